@@ -1,0 +1,1 @@
+//! Reads the environment; the only place that does.

@@ -1,0 +1,1 @@
+//! My slot, and the ownership of the storage.

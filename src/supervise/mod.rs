@@ -1,0 +1,1 @@
+//! Tasks, signals and the order of stopping.

@@ -1,0 +1,1 @@
+//! Everything that crosses a socket, shared by both ends.
