@@ -1,1 +1,80 @@
-//! Keys and what they allow.
+//! Keys and what they allow. Decisions only: nothing here does I/O.
+
+mod caller;
+mod keys;
+
+pub use caller::{Caller, Grant};
+pub use keys::{BadKeysFile, KeyRing};
+
+use crate::model::failure::{Classify, Kind};
+
+/// The shortest and the longest secret that can be a credential (docs/spec/http-api.md 2.1).
+pub const SECRET_LENGTH: std::ops::RangeInclusive<usize> = 32..=512;
+
+/// Why a credential or a right is not good enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The request carries no credential.
+    #[error("this needs a credential: Authorization: Bearer <key>")]
+    Missing,
+    /// The credential is unknown or has the wrong shape.
+    #[error("the credential is not valid here")]
+    Invalid,
+    /// The caller may not do this in this repository.
+    #[error("the credential does not allow this in this repository")]
+    NotAllowed,
+}
+
+impl Classify for Refusal {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Missing | Self::Invalid => Kind::Unauthorized,
+            Self::NotAllowed => Kind::Forbidden,
+        }
+    }
+
+    fn reason(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Missing => "credential_missing",
+            Self::Invalid => "credential_invalid",
+            Self::NotAllowed => "permission_missing",
+        })
+    }
+}
+
+/// Takes the secret out of an `Authorization` value. Only `Bearer` is a credential here (docs/spec/http-api.md 2.1).
+pub fn bearer(authorization: Option<&[u8]>) -> Result<&str, Refusal> {
+    let value = std::str::from_utf8(authorization.ok_or(Refusal::Missing)?).map_err(|_| Refusal::Invalid)?;
+    let (scheme, secret) = value.split_once(' ').ok_or(Refusal::Invalid)?;
+    let secret = secret.trim_matches(' ');
+    let well_formed = scheme.eq_ignore_ascii_case("bearer")
+        && SECRET_LENGTH.contains(&secret.len())
+        && secret.bytes().all(|c| c.is_ascii_graphic());
+    if well_formed { Ok(secret) } else { Err(Refusal::Invalid) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_bearer_of_the_right_length() {
+        let secret = "s".repeat(32);
+        assert_eq!(bearer(Some(format!("Bearer {secret}").as_bytes())), Ok(&*secret));
+        assert_eq!(bearer(Some(format!("bearer  {secret}").as_bytes())), Ok(&*secret));
+        assert_eq!(bearer(None), Err(Refusal::Missing));
+        for bad in [
+            String::new(),
+            "Bearer".into(),
+            "Bearer ".into(),
+            format!("Basic {secret}"),
+            format!("Bearer {}", "s".repeat(31)),
+            format!("Bearer {}", "s".repeat(513)),
+            format!("Bearer {secret} x"),
+            format!("Bearer {secret}ü"),
+        ] {
+            assert_eq!(bearer(Some(bad.as_bytes())), Err(Refusal::Invalid), "{bad}");
+        }
+        assert_eq!(bearer(Some(b"Bearer \xff")), Err(Refusal::Invalid));
+    }
+}
