@@ -1,1 +1,7 @@
-//! How much may flow.
+//! How much may flow (docs/spec/bandwidth.md).
+
+pub mod bucket;
+mod error;
+pub mod share;
+
+pub use error::Error;
