@@ -2,6 +2,7 @@
 
 pub mod bucket;
 mod error;
+pub mod governor;
 pub mod share;
 
 pub use error::Error;
