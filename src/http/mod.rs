@@ -1,1 +1,3 @@
 //! The doors.
+
+pub mod conditional;
