@@ -1,1 +1,4 @@
 //! The doors.
+
+pub mod conditional;
+pub mod disposition;
