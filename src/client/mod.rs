@@ -1,1 +1,3 @@
 //! Talks to an installation.
+
+pub mod settings;
