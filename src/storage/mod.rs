@@ -12,9 +12,17 @@ mod durable;
 mod error;
 mod identity;
 mod layout;
+mod publish;
+mod reclaim;
 mod space;
+mod staged;
 mod steps;
+mod volume;
 
 pub use counters::Counts;
 pub use error::{Error, OpenError, ReadError, StartError};
+pub use publish::{Apart, Published, Sealed, Stored};
+pub use reclaim::Removal;
+pub use staged::Staged;
 pub use steps::{Step, Steps};
+pub use volume::Volume;
