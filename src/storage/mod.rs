@@ -4,6 +4,7 @@
 //! [`Sealed::publish`] gives the file its final name, [`Volume::open`] protects it from the collector while it is read,
 //! [`Volume::remove_blob`] takes the name away again. What a name means to users is not known here.
 
+mod blob;
 mod blocking;
 mod buffers;
 mod certify;
@@ -13,15 +14,18 @@ mod error;
 mod identity;
 mod layout;
 mod publish;
+mod reader;
 mod reclaim;
 mod space;
 mod staged;
 mod steps;
 mod volume;
 
+pub use blob::Blob;
 pub use counters::Counts;
 pub use error::{Error, OpenError, ReadError, StartError};
 pub use publish::{Apart, Published, Sealed, Stored};
+pub use reader::Reader;
 pub use reclaim::Removal;
 pub use staged::Staged;
 pub use steps::{Step, Steps};
