@@ -19,6 +19,8 @@ mod reclaim;
 mod space;
 mod staged;
 mod steps;
+#[cfg(test)]
+mod tests;
 mod volume;
 
 pub use blob::Blob;
