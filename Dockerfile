@@ -48,5 +48,5 @@ USER 10001:10001
 # The process drains at SIGTERM: see docs/spec, "Drain and stop".
 STOPSIGNAL SIGTERM
 # The binary asks its own /health/status, so the image needs no other program for it.
-HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=3 CMD ["arkvory", "healthcheck"]
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=3 CMD ["arkvory", "healthcheck"]
 ENTRYPOINT ["arkvory"]
