@@ -74,7 +74,7 @@ pub enum Event {
     Failed,
 }
 
-/// What the driver must do next. After everything but [`Effect::Attempt`] the machine is ticked again.
+/// What the driver must do next. After an attempt the machine is told its outcome, after anything else it is ticked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Acquire the slot, and report the outcome when it is known or `deadline` has passed since now.

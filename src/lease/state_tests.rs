@@ -280,7 +280,7 @@ fn shifted(moment: Moment, wall: i64) -> Moment {
     let span = millis(wall.unsigned_abs());
     Moment {
         wall: if wall < 0 {
-            moment.wall - span
+            moment.wall.saturating_sub(span)
         } else {
             moment.wall + span
         },
@@ -360,20 +360,20 @@ proptest! {
         while time < 30_000 {
             match effect {
                 Effect::SleepUntil(until) => {
-                    time = u64::try_from((until - bench.start.monotonic).as_millis()).unwrap();
+                    time = u64::try_from(until.saturating_sub(bench.start.monotonic).as_millis()).unwrap();
                     effect = bench.tick(time);
                 }
                 Effect::Renew { deadline } => {
                     let began = time;
                     let answered = began + round;
                     let away = answered > begins && began < ends;
-                    if !away {
+                    if away {
+                        time += if refused { 1 } else { u64::try_from(deadline.as_millis()).unwrap() };
+                        effect = bench.event(Event::Failed, time);
+                    } else {
                         good = began;
                         time = answered;
                         effect = bench.renewed(began, time);
-                    } else {
-                        time += if refused { 1 } else { u64::try_from(deadline.as_millis()).unwrap() };
-                        effect = bench.event(Event::Failed, time);
                     }
                 }
                 Effect::Lost(Cause::WindowClosed) => break,
