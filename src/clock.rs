@@ -72,7 +72,7 @@ impl Default for TestClock {
     fn default() -> Self {
         let start = Moment {
             monotonic: Duration::from_secs(1_000),
-            wall: Duration::from_secs(1_800_000_000),
+            wall: Duration::from_hours(500_000),
         };
         Self(Arc::new(Mutex::new(start)))
     }

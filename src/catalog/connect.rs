@@ -5,7 +5,7 @@ use std::future::Future;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use super::error::Error;
@@ -15,7 +15,7 @@ use crate::model::failure::{Classify, Kind};
 /// Longest time to open a connection (docs/spec/environment.md 4.1).
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the database is tried at start before the process gives up (docs/spec/rulings.md 15).
+/// How long the database is tried at start before the process gives up (docs/spec/leases.md 5.6).
 pub const PATIENCE_AT_START: Duration = Duration::from_mins(1);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -64,6 +64,21 @@ impl Database {
         self.options.clone()
     }
 
+    /// Whether the way to the database leaves this host and may be read by others.
+    pub fn exposes_plaintext(&self) -> bool {
+        let host = self.options.get_host();
+        let here = host.starts_with('/')
+            || host.eq_ignore_ascii_case("localhost")
+            || host
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|address| address.is_loopback());
+        let plain = matches!(
+            self.options.get_ssl_mode(),
+            PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer
+        );
+        plain && !here && self.options.get_socket().is_none()
+    }
+
     /// Opens a connection outside every pool; `deadline` includes name resolution, TLS and sign-in.
     pub async fn open(&self, deadline: Duration) -> Result<PgConnection, Error> {
         within(deadline, async { Ok(PgConnection::connect_with(&self.options).await?) }).await
@@ -84,7 +99,7 @@ impl Database {
             }
             tracing::warn!(
                 code = "database.awaited",
-                error_name = error.error_name(),
+                errorName = error.error_name(),
                 sqlstate = error.sqlstate().as_deref(),
             );
             tokio::time::sleep(pause).await;

@@ -95,6 +95,15 @@ impl Error {
         }
     }
 
+    /// Passes when a change touched as many rows as it must.
+    pub(super) fn ensure_rows(expected: u64, actual: u64) -> Result<(), Self> {
+        if expected == actual {
+            Ok(())
+        } else {
+            Err(Self::RowsAffected { expected, actual })
+        }
+    }
+
     /// A constant word for log lines.
     pub fn error_name(&self) -> &'static str {
         match self {
@@ -129,6 +138,14 @@ fn driver_name(error: &sqlx::Error) -> &'static str {
 }
 
 impl Classify for Error {
+    fn name(&self) -> &'static str {
+        self.error_name()
+    }
+
+    fn sqlstate(&self) -> Option<String> {
+        Self::sqlstate(self).map(Cow::into_owned)
+    }
+
     fn kind(&self) -> Kind {
         match self {
             Self::Driver(error) => driver_kind(error),

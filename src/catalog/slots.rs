@@ -1,7 +1,7 @@
 //! The statements about slots and their leases (docs/spec/leases.md 5.3, 5.4). The caller owns the transaction.
 //!
 //! Time is the database's `clock_timestamp()`, never `now()`: that is the start of the transaction, and a renewal that
-//! began before the expiry would succeed after it (docs/spec/rulings.md 11).
+//! began before the expiry would succeed after it (docs/spec/leases.md 5.4).
 
 use std::fmt;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl fmt::Debug for Instance {
 pub enum Wanted {
     /// This one.
     Fixed(Slot),
-    /// The lowest reader's slot without a live lease (docs/spec/rulings.md 17).
+    /// The lowest reader's slot without a live lease (docs/spec/environment.md 4.2).
     Auto,
 }
 

@@ -1,3 +1,6 @@
 //! Talks to an installation.
 
+pub mod remote;
 pub mod settings;
+
+pub use remote::Remote;

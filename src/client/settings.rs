@@ -1,4 +1,4 @@
-//! What the command line reads from the environment (docs/spec/rulings.md 3). Parsed by hand: this is all that the
+//! What the command line reads from the environment (docs/spec/environment.md 4.9). Parsed by hand: this is all that the
 //! program without its server half needs.
 
 use std::ffi::OsString;

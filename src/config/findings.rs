@@ -126,7 +126,7 @@ impl Findings {
     }
 }
 
-/// A decimal without sign, space, leading zero or exponent (docs/spec/rulings.md 10).
+/// A decimal without sign, space, leading zero or exponent (docs/spec/environment.md 4.0).
 pub(super) fn canonical(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|c| c.is_ascii_digit());
     let leading_zero = text.len() > 1 && text.starts_with('0');

@@ -10,7 +10,7 @@ use crate::model::member::{Role, Slot};
 pub enum SlotChoice {
     /// This one and no other.
     Fixed(Slot),
-    /// The lowest free one from 1; readers only (docs/spec/rulings.md 17).
+    /// The lowest free one from 1; readers only (docs/spec/environment.md 4.2).
     Auto,
 }
 

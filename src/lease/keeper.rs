@@ -175,7 +175,7 @@ impl Lease {
         if self.record.failure() {
             tracing::warn!(
                 code = "lease.renewal_failed",
-                error_name = error.error_name(),
+                errorName = error.error_name(),
                 sqlstate = error.sqlstate().as_deref(),
             );
         }

@@ -219,7 +219,7 @@ impl Ownership {
         if self.record.failure() {
             tracing::warn!(
                 code = "ownership.session_broken",
-                error_name = error.error_name(),
+                errorName = error.error_name(),
                 sqlstate = error.sqlstate().as_deref(),
             );
         }

@@ -1,4 +1,4 @@
-//! The ownership of the storage as a pure machine (docs/spec/leases.md 5.5, docs/spec/rulings.md 14).
+//! The ownership of the storage as a pure machine (docs/spec/leases.md 5.5).
 //!
 //! A broken session is not a loss by itself: it is reopened and all its locks are retaken, as long as the window of the
 //! last good probe is open. Meanwhile reads go on, but no change may start or commit. A lock that somebody else took in
@@ -11,7 +11,7 @@ use super::Cause;
 use crate::clock::Moment;
 use crate::model::trust::{Closed, Window};
 
-/// The spans of docs/spec/leases.md 5.2 and docs/spec/rulings.md 14.
+/// The spans of docs/spec/leases.md 5.2 and 5.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
     /// How long a good probe is trusted, from the moment before it was sent.

@@ -1,4 +1,4 @@
-//! The window of the ownership, docs/spec/rulings.md 14, and random outages.
+//! The window of the ownership, docs/spec/leases.md 5.5, and random outages.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The lease as a pure machine (docs/spec/leases.md 5.2 to 5.4, docs/spec/rulings.md 11, 13, 17).
+//! The lease as a pure machine (docs/spec/leases.md 5.2 to 5.4).
 //!
 //! The driver tells it what happened and what time it is; the machine answers with the one thing to do next. It never
 //! has two attempts under way, and whatever the driver does, its window is open only while both clocks are below the

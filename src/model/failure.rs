@@ -58,6 +58,16 @@ pub trait Classify: std::error::Error {
     fn reason(&self) -> Option<&'static str> {
         None
     }
+
+    /// A word for the log line, which never has the error's text (docs/spec/errors.md 3.3).
+    fn name(&self) -> &'static str {
+        self.kind().code()
+    }
+
+    /// The SQLSTATE behind the error, for the log line.
+    fn sqlstate(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Kind and reason of a failed system call (docs/spec/errors.md 3.3).

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::digest::Digest;
+
 /// The longest path, in characters (docs/spec/http-api.md 2.7).
 pub const LONGEST_PATH: usize = 1024;
 /// The longest name of an artifact, in characters (docs/spec/http-api.md 2.5).
@@ -134,6 +136,11 @@ impl AssetPath {
             path.push_str(&segment);
         }
         path.parse()
+    }
+
+    /// What an index finds the path by: the digest of its text, as the text can be longer than an index entry.
+    pub fn key(&self) -> [u8; 32] {
+        *Digest::of(self.as_str()).as_bytes()
     }
 
     /// The last segment, as the name of the artifact behind the path. A longer one keeps its end, which tells the type.

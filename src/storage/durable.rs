@@ -132,6 +132,25 @@ impl Disk {
     }
 }
 
+/// Gives the file at `path` this content and this mode, durably and at once: whoever opens it sees the old content or
+/// the new one. Its owner is the caller.
+#[expect(clippy::disallowed_methods, reason = "this is the place that the ban points to")]
+pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    let fresh = path.with_file_name(format!(".{name}.new"));
+    // Left by a crash in the middle of this.
+    let _ = fs::remove_file(&fresh);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&fresh)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)?;
+    File::open(parent(path))?.sync_all()
+}
+
 /// Opens a file for reading; a symbolic link is refused.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
@@ -150,6 +169,20 @@ fn parent(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        for content in ["first", "second, longer"] {
+            replace(&path, content.as_bytes(), 0o400).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), content);
+        }
+        fs::write(dir.path().join(".file.new"), "left by a crash").unwrap();
+        replace(&path, b"third", 0o400).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn pieces_are_written_in_order() {

@@ -9,7 +9,7 @@ mod blocking;
 mod buffers;
 mod certify;
 mod counters;
-mod durable;
+pub mod durable;
 mod error;
 mod identity;
 mod layout;

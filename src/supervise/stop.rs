@@ -90,20 +90,20 @@ mod tests {
         );
     }
 
-    #[test]
-    #[ignore = "run by the next test, as a process of its own"]
-    fn stuck() {
-        exit_after(Duration::from_millis(50));
-        std::thread::sleep(Duration::from_mins(1));
-    }
+    /// Tells the test below that it is the process to be ended.
+    const CHILD: &str = "TEST_IS_THE_STUCK_PROCESS";
 
     #[test]
     fn a_stuck_process_ends() {
+        if std::env::var_os(CHILD).is_some() {
+            exit_after(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_mins(1));
+            return;
+        }
         let mut child = Command::new(std::env::current_exe().unwrap());
         let child = child
-            .args(["--ignored", "--exact", "supervise::stop::tests::stuck"])
-            .output()
-            .unwrap();
-        assert_eq!(child.status.code(), Some(1));
+            .env(CHILD, "1")
+            .args(["--exact", "supervise::stop::tests::a_stuck_process_ends"]);
+        assert_eq!(child.output().unwrap().status.code(), Some(1));
     }
 }

@@ -1,4 +1,4 @@
-//! Leases and ownership in a real PostgreSQL (docs/spec/cases.md 9.2, 9.4; docs/spec/rulings.md 11 to 17).
+//! Leases and ownership in a real PostgreSQL (docs/spec/cases.md 9.2, 9.4).
 
 mod claims;
 mod outages;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeGaugeValue;
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
@@ -12,15 +12,19 @@ use crate::model::member::Slot;
 
 /// The state of everything that keeps its own books. What is `None` doesn't exist in this process, and makes no metric.
 #[derive(Clone, Debug, Default)]
-pub struct Facts<'a> {
+pub struct Facts {
     /// The lease on a slot.
     pub lease: Option<LeaseFacts>,
     /// The governor of downloads.
     pub download: DownloadFacts,
     /// Files that are open for reading, with their locks.
     pub open_artifacts: u64,
+    /// Reads of files that the page cache answered.
+    pub cached_reads: u64,
+    /// Reads of files that a thread had to wait for.
+    pub blocking_reads: u64,
     /// Tasks that live, by the name of their kind.
-    pub tasks: &'a [(&'static str, usize)],
+    pub tasks: Vec<(&'static str, usize)>,
     /// Log lines that were lost.
     pub log_lines_dropped: u64,
     /// Exports of spans that have failed.
@@ -57,7 +61,7 @@ pub struct DownloadFacts {
     pub waiting: u64,
 }
 
-impl Facts<'_> {
+impl Facts {
     pub(super) fn register(&self, registry: &mut Registry) {
         let mut put = Put(registry);
         if let Some(lease) = &self.lease {
@@ -130,10 +134,16 @@ impl Facts<'_> {
                 age,
             );
         }
+        let reads = Family::<[(&str, &str); 1], Counter>::default();
+        for (how, count) in [("cached", self.cached_reads), ("blocking", self.blocking_reads)] {
+            reads.get_or_create(&[("how", how)]).inc_by(count);
+        }
+        put.0
+            .register("arkvory_download_reads", "Reads of files for downloads.", reads);
         let tasks = Family::<[(&str, &str); 1], Gauge>::default();
-        for (kind, count) in self.tasks {
+        for (kind, count) in &self.tasks {
             tasks
-                .get_or_create(&[("kind", kind)])
+                .get_or_create(&[("kind", *kind)])
                 .set(i64::try_from(*count).unwrap_or(i64::MAX));
         }
         put.0.register("arkvory_tasks", "Tasks that live.", tasks);

@@ -1,4 +1,4 @@
-//! What a process counts, as Prometheus text (docs/spec/health.md 8.2, docs/spec/rulings.md 29).
+//! What a process counts, as Prometheus text (docs/spec/health.md 8.2).
 //!
 //! [`Metrics`] holds what is counted as it happens. What somebody else knows anyway, such as the state of the lease, is
 //! handed over at each scrape as [`Facts`]. No label carries an id, a key, or a name that users choose.
@@ -98,27 +98,6 @@ impl Outcome {
     }
 }
 
-/// Where the bytes of one read came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// The page cache, without waiting.
-    Cached,
-    /// A thread that may wait for the disk.
-    Blocking,
-}
-
-impl How {
-    const fn label(self) -> One {
-        [(
-            "how",
-            match self {
-                Self::Cached => "cached",
-                Self::Blocking => "blocking",
-            },
-        )]
-    }
-}
-
 /// A request that has ended, whatever way.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -151,7 +130,6 @@ struct Inner {
     active: Family<One, Gauge>,
     renewals: Histogram,
     downloads: Family<One, Counter>,
-    reads: Family<One, Counter>,
     collection_failures: Family<One, Counter>,
 }
 
@@ -210,12 +188,6 @@ impl Metrics {
                 Histogram::new(RENEWAL_SECONDS),
             ),
             downloads: add(r, "arkvory_downloads", "Downloads that have ended.", Family::default()),
-            reads: add(
-                r,
-                "arkvory_download_reads",
-                "Reads of files for downloads.",
-                Family::default(),
-            ),
             collection_failures: add(
                 r,
                 "arkvory_metrics_collection_failures",
@@ -230,9 +202,6 @@ impl Metrics {
         }
         for outcome in [Outcome::Completed, Outcome::Aborted, Outcome::Failed] {
             drop(inner.downloads.get_or_create(&outcome.label()));
-        }
-        for how in [How::Cached, How::Blocking] {
-            drop(inner.reads.get_or_create(&how.label()));
         }
         for collector in process::COLLECTORS {
             drop(inner.collection_failures.get_or_create(&[("collector", collector)]));
@@ -277,11 +246,6 @@ impl Metrics {
         self.0.downloads.get_or_create(&outcome.label()).inc();
     }
 
-    /// Counts a read of a file for a download.
-    pub fn read(&self, how: How) {
-        self.0.reads.get_or_create(&how.label()).inc();
-    }
-
     /// Counts a renewal of the lease by the time it took.
     pub fn renewal(&self, took: Duration) {
         self.0.renewals.observe(took.as_secs_f64());
@@ -296,7 +260,7 @@ impl Metrics {
     }
 
     /// All metrics in the text format 0.0.4, with [`CONTENT_TYPE`].
-    pub fn render(&self, facts: &Facts<'_>) -> String {
+    pub fn render(&self, facts: &Facts) -> String {
         let mut rest = Registry::default();
         process::collect(&mut rest, |collector| self.collection_failed(collector));
         facts.register(&mut rest);

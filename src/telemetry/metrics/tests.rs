@@ -11,7 +11,7 @@ fn metrics() -> Metrics {
     Metrics::new(TestClock::default().now())
 }
 
-fn facts() -> Facts<'static> {
+fn facts() -> Facts {
     Facts {
         lease: Some(LeaseFacts {
             slot: Slot::new(3).unwrap(),
@@ -27,7 +27,9 @@ fn facts() -> Facts<'static> {
             waiting: 4,
         },
         open_artifacts: 2,
-        tasks: &[("lease", 1), ("connection", 0)],
+        tasks: vec![("lease", 1), ("connection", 0)],
+        cached_reads: 1,
+        blocking_reads: 0,
         log_lines_dropped: 9,
         trace_exports_failed: Some(1),
         ownership_probe_age: Some(Duration::from_secs(1)),
@@ -115,7 +117,6 @@ fn every_metric_has_its_name_and_value() {
     });
     metrics.renewal(Duration::from_millis(7));
     metrics.download(Outcome::Aborted);
-    metrics.read(How::Cached);
     let _request = metrics.in_flight();
     let _transfer = metrics.transfer(Direction::Download);
     let text = metrics.render(&facts());

@@ -18,6 +18,12 @@ pub fn parent_of(headers: &HeaderMap) -> Context {
     TraceContextPropagator::new().extract_with_context(&Context::new(), &From(headers))
 }
 
+/// Makes `span` part of the trace that a request's headers name.
+pub fn continue_from(span: &Span, headers: &HeaderMap) {
+    // Fails only for a span that isn't exported.
+    let _ = span.set_parent(parent_of(headers));
+}
+
 /// Writes the current span into the headers of an outgoing request. Does nothing when spans aren't exported.
 pub fn inject(headers: &mut HeaderMap) {
     TraceContextPropagator::new().inject_context(&Span::current().context(), &mut Into(headers));
