@@ -219,7 +219,8 @@ async fn one_that_is_not_polled_does_not_stop_the_others() {
 #[tokio::test(start_paused = true)]
 async fn lost_trust_rejects_all_who_wait_within_a_second() {
     let (meter, window) = meter(SLOW);
-    stream(&meter, "a").take(6_553).await.unwrap();
+    let mut running = stream(&meter, "a");
+    running.take(6_553).await.unwrap();
     let mut streams: Vec<StreamBudget> = (0..256).map(|_| stream(&meter, "a")).collect();
     let mut more = stream(&meter, "b");
     let waiting = join_all(streams.iter_mut().map(|stream| stream.take(6_553)));
@@ -227,6 +228,7 @@ async fn lost_trust_rejects_all_who_wait_within_a_second() {
         tokio::task::yield_now().await;
         assert_eq!(meter.snapshot().waiting, 256);
         assert_eq!(more.take(1).await, Err(Error::Busy));
+        assert_eq!(running.take(1).now_or_never(), None, "never refused a place");
         window.close();
         Instant::now()
     };
