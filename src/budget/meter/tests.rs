@@ -170,20 +170,57 @@ async fn an_abandoned_wait_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_timer_follows_who_waits() {
+    let (meter, _window) = meter(Rates {
+        per_second: 131_072,
+        per_principal: 65_536,
+    });
+    for name in ["c", "d"] {
+        meter.register(&PrincipalId::new(name)).unwrap();
+    }
+    let [mut a, mut b, mut c, mut d] = ["a", "b", "c", "d"].map(|name| stream(&meter, name));
+    assert_eq!(join(a.take(6_553), b.take(6_553)).await, (Ok(6_553), Ok(6_553)));
+    let began = Instant::now();
+    let timed = async |take: &mut StreamBudget, want| {
+        take.take(want).await.unwrap();
+        began.elapsed().as_millis()
+    };
+    // The first drives and sleeps until its own bucket is full. The others wait for the common one, the last of them
+    // behind one that gives up.
+    let gives_up = timeout(Duration::from_millis(10), c.take(6_553));
+    let (first, (gone, last)) = join(timed(&mut a, 6_553), join(gives_up, timed(&mut d, 100))).await;
+    assert!(gone.is_err());
+    assert!((10..15).contains(&last), "{last} ms");
+    assert!((99..105).contains(&first), "{first} ms");
+
+    let began = Instant::now();
+    assert_eq!(meter.snapshot().waiting, 0);
+    b.take(6_553).await.unwrap();
+    let sooner = async {
+        c.take(6_553).await.unwrap();
+        began.elapsed().as_millis()
+    };
+    let (_, sooner) = join(a.take(6_553), sooner).await;
+    assert!((45..55).contains(&sooner), "{sooner} ms");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_is_not_polled_does_not_stop_the_others() {
     let (meter, _window) = meter(SLOW);
     let mut lying = stream(&meter, "a");
     lying.take(6_553).await.unwrap();
     let mut lying = pin!(lying.take(6_553));
     assert!(lying.as_mut().now_or_never().is_none(), "it has the baton now");
-    send(stream(&meter, "b"), 3 * 6_553).await.unwrap();
+    let others = send(stream(&meter, "b"), 3 * 6_553);
+    assert!(timeout(2 * SECOND, others).await.unwrap().is_ok());
     assert_eq!(lying.now_or_never(), Some(Ok(6_553)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_trust_rejects_all_who_wait_within_a_second() {
     let (meter, window) = meter(SLOW);
-    stream(&meter, "a").take(6_553).await.unwrap();
+    let mut running = stream(&meter, "a");
+    running.take(6_553).await.unwrap();
     let mut streams: Vec<StreamBudget> = (0..256).map(|_| stream(&meter, "a")).collect();
     let mut more = stream(&meter, "b");
     let waiting = join_all(streams.iter_mut().map(|stream| stream.take(6_553)));
@@ -191,6 +228,7 @@ async fn lost_trust_rejects_all_who_wait_within_a_second() {
         tokio::task::yield_now().await;
         assert_eq!(meter.snapshot().waiting, 256);
         assert_eq!(more.take(1).await, Err(Error::Busy));
+        assert_eq!(running.take(1).now_or_never(), None, "never refused a place");
         window.close();
         Instant::now()
     };
