@@ -540,6 +540,18 @@ async fn pipelined_requests_are_answered_in_order() {
     );
     let piped = writer.get(&format!("{R}/raw/piped")).key(key::READER).answer().await;
     assert!(piped.body == "piped");
+    // The log tells the same of each as of any other.
+    let access = || {
+        writer
+            .log()
+            .into_iter()
+            .filter(|line| line["code"] == "http.access" && line["route"] != "/health/status")
+    };
+    eventually(Duration::from_secs(2), "all are logged", async || access().count() == 6).await;
+    for line in access() {
+        assert_eq!(line["completed"], true, "{line}");
+        assert!(line["bytesSent"].as_u64().unwrap() > 100, "{line}");
+    }
 }
 
 /// docs/spec/http-api.md 2.1: half a request and an idle connection both end after 30 s.
