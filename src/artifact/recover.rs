@@ -5,7 +5,7 @@ use sqlx::Connection as _;
 use super::Error;
 use crate::catalog::{Catalog, uploads, within};
 use crate::model::id::ArtifactId;
-use crate::storage::Volume;
+use crate::storage::{Removal, Volume};
 
 /// At the start of a writer: takes back what a crash left of publications (docs/spec/storage.md 7.2). Such an upload can
 /// only be repeated by its client. Returns how many there were.
@@ -31,7 +31,10 @@ pub(super) async fn abandon(catalog: &Catalog, volume: &Volume, id: ArtifactId) 
         return Ok(());
     }
     volume.discard_staging(id).await?;
-    volume.remove_blob(id).await?;
+    if volume.remove_blob(id).await? == Removal::Deferred {
+        // Its bytes still count; the next start tries again.
+        return Ok(());
+    }
     let reclaimed = within(async {
         let mut transaction = db.begin().await?;
         uploads::reclaim(&mut transaction, id).await?;

@@ -7,9 +7,11 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::budget;
 use crate::budget::meter::StreamBudget;
 use crate::model::range::ByteRange;
 use crate::storage::{Blob, Reader};
+use crate::telemetry::SPANS;
 use crate::telemetry::metrics::{Direction, Held, Metrics, Outcome};
 
 /// Why a body that has begun breaks off. The connection is cut: its declared length is never reached.
@@ -17,7 +19,7 @@ use crate::telemetry::metrics::{Direction, Held, Metrics, Outcome};
 pub(super) enum Broken {
     /// The budget gives no more: the lease is lost, or the process stops.
     #[error("the process may not send any more")]
-    Budget(#[from] crate::budget::Error),
+    Budget(#[from] budget::Error),
     /// The file could not be read, or is shorter than promised.
     #[error("the file could not be read as promised")]
     Read(#[from] crate::storage::ReadError),
@@ -31,29 +33,41 @@ pub(super) struct Sending {
     pieces: Pieces,
     left: u64,
     failed: bool,
+    /// Lasts as long as the body; tells at its end how much of it was sent.
+    span: tracing::Span,
+    length: u64,
     metrics: Metrics,
     _active: Held,
 }
 
 impl Sending {
-    pub(super) fn new(blob: &Blob, range: ByteRange, budget: StreamBudget, metrics: Metrics) -> Self {
+    /// Waits for the first bytes of the budget, so that a stream that gets none is refused with an answer instead of
+    /// breaking off behind its header.
+    pub(super) async fn begin(
+        blob: &Blob,
+        range: ByteRange,
+        mut budget: StreamBudget,
+        metrics: Metrics,
+    ) -> Result<Self, budget::Error> {
         let source = Source {
             reader: blob.reader(range),
+            granted: budget.take(range.len()).await?,
             budget,
-            granted: 0,
             left: range.len(),
         };
         let pieces = futures_util::stream::try_unfold(source, |mut source| async move {
             let piece = source.next().await?;
             Ok(piece.map(|piece| (piece, source)))
         });
-        Self {
+        Ok(Self {
             pieces: Box::pin(pieces),
             left: range.len(),
             failed: false,
+            span: tracing::info_span!(target: SPANS, "body", otel.kind = "internal", bytes = tracing::field::Empty),
+            length: range.len(),
             _active: metrics.transfer(Direction::Download),
             metrics,
-        }
+        })
     }
 }
 
@@ -127,6 +141,7 @@ fn log(broken: &Broken) {
 
 impl Drop for Sending {
     fn drop(&mut self) {
+        self.span.record("bytes", self.length - self.left);
         self.metrics.download(match (self.failed, self.left) {
             (true, _) => Outcome::Failed,
             (false, 0) => Outcome::Completed,

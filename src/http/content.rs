@@ -16,6 +16,7 @@ use crate::auth::Caller;
 use crate::model::name::Repository;
 use crate::model::principal::Permission;
 use crate::model::range::ByteRange;
+use crate::telemetry::SPANS;
 
 pub(super) const X_ARKVORY_ARTIFACT_ID: HeaderName = HeaderName::from_static("x-arkvory-artifact-id");
 
@@ -33,7 +34,7 @@ pub(super) struct Ask<'a> {
 /// Answers a request for bytes.
 pub(super) async fn serve(app: &App, ask: Ask<'_>) -> Result<Response, Problem> {
     ask.caller.require(Permission::Read, ask.repository)?;
-    let look_up = tracing::info_span!(target: "arkvory::span", "look-up", otel.kind = "internal");
+    let look_up = tracing::info_span!(target: SPANS, "look-up", otel.kind = "internal");
     let opened = app
         .fetch
         .open(ask.repository, &ask.wanted)
@@ -51,18 +52,24 @@ pub(super) async fn serve(app: &App, ask: Ask<'_>) -> Result<Response, Problem> 
                 .insert(ETAG, text(conditional::entity_tag(&digest)));
             Ok(response)
         }
-        Decision::Whole => answer(app, &ask, opened, StatusCode::OK, ByteRange::whole(size)),
-        Decision::Part(range) => answer(app, &ask, opened, StatusCode::PARTIAL_CONTENT, range),
+        Decision::Whole => answer(app, &ask, opened, StatusCode::OK, ByteRange::whole(size)).await,
+        Decision::Part(range) => answer(app, &ask, opened, StatusCode::PARTIAL_CONTENT, range).await,
     }
 }
 
-fn answer(app: &App, ask: &Ask<'_>, opened: Opened, status: StatusCode, range: ByteRange) -> Result<Response, Problem> {
+async fn answer(
+    app: &App,
+    ask: &Ask<'_>,
+    opened: Opened,
+    status: StatusCode,
+    range: ByteRange,
+) -> Result<Response, Problem> {
     let content = opened.content;
     let body = if ask.method == Method::HEAD {
         Body::empty()
     } else {
         let budget = app.downloads.stream(&ask.caller.principal)?;
-        Body::new(Sending::new(&opened.blob, range, budget, app.metrics.clone()))
+        Body::new(Sending::begin(&opened.blob, range, budget, app.metrics.clone()).await?)
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;

@@ -25,6 +25,7 @@ use super::routes::Routes;
 use crate::auth::{self, Caller};
 use crate::clock::Moment;
 use crate::model::member::Role;
+use crate::telemetry::SPANS;
 use crate::telemetry::metrics::{self, Held};
 use crate::telemetry::traces;
 
@@ -56,7 +57,7 @@ struct Asked {
 pub(super) async fn pass(State(front): State<Front>, request: Request, next: Next) -> Response {
     let asked = Asked::of(&front, &request);
     let span = tracing::info_span!(
-        target: "arkvory::span",
+        target: SPANS,
         "request",
         otel.kind = "server",
         http.request.method = %asked.method,
@@ -68,7 +69,8 @@ pub(super) async fn pass(State(front): State<Front>, request: Request, next: Nex
 
     let mut principal = None;
     let response = async {
-        match front.check(&asked, request, &mut principal) {
+        let admission = tracing::info_span!(target: SPANS, "admission", otel.kind = "internal");
+        match admission.in_scope(|| front.check(&asked, request, &mut principal)) {
             Ok(request) => next.run(request).await,
             Err(problem) => problem.into_response(),
         }

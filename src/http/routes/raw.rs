@@ -18,6 +18,7 @@ use crate::http::respond;
 use crate::model::digest::Digest;
 use crate::model::name::AssetPath;
 use crate::model::principal::Permission;
+use crate::telemetry::metrics::Direction;
 use crate::wire::artifact::{RawArtifact, RawPut};
 
 const X_CHECKSUM_SHA256: HeaderName = HeaderName::from_static("x-checksum-sha256");
@@ -68,9 +69,11 @@ async fn publish(app: &App, inside: Inside, headers: &HeaderMap, uri: &Uri, body
     };
     let publish = app.publish.clone().ok_or_else(Problem::read_only)?;
     let body = body.into_data_stream();
-    let work = app
-        .tasks
-        .spawn_detached_work("publish", async move { publish.run(publication, body).await });
+    let active = app.metrics.transfer(Direction::Upload);
+    let work = app.tasks.spawn_detached_work("publish", async move {
+        let _active = active;
+        publish.run(publication, body).await
+    });
     let published = work.await.map_err(|_| Problem::defect())??;
 
     let status = if published.created {
