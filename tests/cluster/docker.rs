@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context as _;
 use futures_util::StreamExt as _;
+use futures_util::future::try_join_all;
 use testcontainers::bollard::Docker;
+use testcontainers::bollard::errors::Error;
 use testcontainers::bollard::exec::{CreateExecOptions, StartExecResults};
 use testcontainers::bollard::models::{
     EndpointSettings, NetworkConnectRequest, NetworkCreateRequest, NetworkDisconnectRequest, VolumeCreateRequest,
@@ -99,8 +101,14 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// On a thread of its own, because a test may be unwinding, inside a runtime that is about to end.
     fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+impl Run {
+    /// Removes everything. On a thread of its own, because a test may be unwinding, inside a runtime that is about to end.
+    pub(crate) fn remove(&self) {
         let name = self.name.clone();
         let swept = std::thread::spawn(move || -> anyhow::Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -166,19 +174,26 @@ async fn sweep(docker: &Docker, run: &str) -> anyhow::Result<()> {
     let found = remains(docker, run).await?;
     // Containers first: they hold the others.
     for kind in ["container ", "network ", "volume "] {
-        for name in found.iter().filter_map(|thing| thing.strip_prefix(kind)) {
-            let removed = match kind {
-                "container " => {
-                    let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-                    docker.remove_container(name, Some(options)).await
-                }
-                "network " => docker.remove_network(name).await,
-                _ => docker.remove_volume(name, Some(RemoveVolumeOptionsBuilder::new().force(true).build())).await,
-            };
-            removed.with_context(|| format!("{kind}{name}"))?;
-        }
+        let names = found.iter().filter_map(|thing| thing.strip_prefix(kind));
+        try_join_all(names.map(|name| remove(docker, kind, name))).await?;
     }
     Ok(())
+}
+
+async fn remove(docker: &Docker, kind: &str, name: &str) -> anyhow::Result<()> {
+    let removed = match kind {
+        "container " => {
+            let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+            docker.remove_container(name, Some(options)).await
+        }
+        "network " => docker.remove_network(name).await,
+        _ => docker.remove_volume(name, Some(RemoveVolumeOptionsBuilder::new().force(true).build())).await,
+    };
+    match removed {
+        // Somebody was faster.
+        Ok(()) | Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("{kind}{name}")),
+    }
 }
 
 /// The names of all runs that have something in Docker.

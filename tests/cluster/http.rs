@@ -40,6 +40,10 @@ impl Http {
         Ok(Self { client, key: None })
     }
 
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
     pub(crate) fn request(&self, method: Method, url: &str) -> RequestBuilder {
         let request = self.client.request(method, url);
         match &self.key {

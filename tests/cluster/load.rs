@@ -77,3 +77,37 @@ async fn download(http: &Http, url: &str, content: &Bytes, count: &Count) -> any
     count.whole.fetch_add(1, Ordering::SeqCst);
     Ok(())
 }
+
+/// Downloads a file as a patient client does: what breaks is resumed by Range, wherever it is. How often that was
+/// (docs/spec/errors.md 3.4).
+pub(crate) async fn download_resuming(http: &Http, url: &str, content: &Bytes) -> anyhow::Result<u32> {
+    let mut place = 0;
+    let mut tag: Option<String> = None;
+    let mut resumed = 0;
+    loop {
+        let begun = match &tag {
+            None => http.begin(url).await,
+            Some(tag) => http.resume(url, place, tag).await,
+        };
+        if let Ok(mut download) = begun {
+            ensure!(place == 0 || download.status() == 206, "{} instead of the rest", download.status());
+            tag = Some(download.header("etag").to_owned());
+            loop {
+                match download.next().await {
+                    Ok(Some(chunk)) => {
+                        let end = place + chunk.len();
+                        ensure!(content.get(place..end) == Some(&chunk), "wrong bytes at {place}");
+                        place = end;
+                    }
+                    Ok(None) => {
+                        ensure!(place == content.len(), "{place} bytes instead of {}", content.len());
+                        return Ok(resumed);
+                    }
+                    Err(_) => break,
+                }
+            }
+        }
+        resumed += 1;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}

@@ -20,7 +20,7 @@ const ONE_SHOT: Duration = Duration::from_secs(60);
 
 /// One stack at a time, also when tests run as threads of one process (under nextest they are processes; see
 /// .config/nextest.toml).
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// The rates that all processes share (docs/spec/environment.md 4.2).
 #[derive(Clone, Copy)]
