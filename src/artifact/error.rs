@@ -101,6 +101,14 @@ impl Classify for Error {
         }
     }
 
+    fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Storage(error) => error.errno(),
+            Self::Open(error) => error.errno(),
+            _ => None,
+        }
+    }
+
     fn sqlstate(&self) -> Option<String> {
         match self {
             Self::Catalog(error) => Classify::sqlstate(error),

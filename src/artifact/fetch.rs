@@ -46,7 +46,12 @@ impl Fetch {
             match self.volume.open(content.id, content.size).await {
                 Ok(blob) => return Ok(Some(Opened { content, blob })),
                 Err(OpenError::Absent) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    if matches!(error, OpenError::WrongLength { .. }) {
+                        tracing::error!(code = "download.integrity_mismatch", artifact = %content.id);
+                    }
+                    return Err(error.into());
+                }
             }
         }
         tracing::error!(code = "download.file_missing");

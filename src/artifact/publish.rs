@@ -1,9 +1,10 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use sqlx::Connection as _;
+use tokio::sync::Semaphore;
 
 use super::{ChangeRight, Error, Interruption};
 use crate::catalog::assets::{self, Current};
@@ -11,14 +12,15 @@ use crate::catalog::uploads::{self, Reservation, Reserved};
 use crate::catalog::{Catalog, within};
 use crate::clock::Clock;
 use crate::model::digest::Digest;
+use crate::model::failure::Classify as _;
 use crate::model::id::ArtifactId;
 use crate::model::name::{AssetPath, Repository};
 use crate::model::principal::PrincipalId;
-use crate::storage::{Sealed, Volume};
+use crate::storage::{Apart, Sealed, Stored, Volume};
 
 /// How long a sender may be silent (docs/spec/http-api.md 2.5).
 const SENDER_IDLE: Duration = Duration::from_secs(30);
-/// How long one upload may take, storage and publication included (docs/spec/http-api.md 2.5).
+/// How long receiving one upload may take (docs/spec/http-api.md 2.5).
 const UPLOAD_DEADLINE: Duration = Duration::from_mins(30);
 
 /// One file to put at a path (docs/spec/http-api.md 2.7).
@@ -71,6 +73,10 @@ pub struct Publish {
     pub capacity: u64,
     /// Bytes that one object may have.
     pub max_object: u64,
+    /// One for each session of `uploads`.
+    pub turns: Semaphore,
+    /// Failed publications of which something may be left.
+    pub abandoned: Mutex<Vec<ArtifactId>>,
 }
 
 impl Publish {
@@ -98,13 +104,8 @@ impl Publish {
         }
 
         let id = ArtifactId::random();
-        let mut reserved = false;
-        if let (Some(digest), Some(length)) = (publication.digest, publication.length) {
-            self.reserve(&publication, id, digest, length).await?;
-            reserved = true;
-        }
-        let result = self.store(&publication, id, &mut reserved, seen.as_ref(), body).await;
-        if result.is_err() && reserved {
+        let result = self.reserve_and_store(&publication, id, seen.as_ref(), body).await;
+        if result.is_err() {
             self.give_up(id).await;
         }
         result
@@ -116,14 +117,17 @@ impl Publish {
     }
 
     /// Receives the body, and publishes it.
-    async fn store<E>(
+    async fn reserve_and_store<E>(
         &self,
         publication: &Publication,
         id: ArtifactId,
-        reserved: &mut bool,
         seen: Option<&Current>,
         body: impl Stream<Item = Result<Bytes, E>> + Unpin,
     ) -> Result<Published, Error> {
+        let declared = publication.digest.zip(publication.length);
+        if let Some((digest, length)) = declared {
+            self.reserve(publication, id, digest, length).await?;
+        }
         let sealed = self.receive(publication, id, body).await?;
         let (digest, size) = (sealed.digest(), sealed.size());
         if publication.digest.is_some_and(|declared| declared != digest) {
@@ -136,10 +140,11 @@ impl Publish {
                 body_read: true,
             });
         }
-        if !*reserved {
+        if declared.is_none() {
             self.reserve(publication, id, digest, size).await?;
-            *reserved = true;
         }
+        // Received uploads wait here for their turn, however long it takes: refused, all their bytes would be lost.
+        let _turn = self.turns.acquire().await.map_err(|_| Error::NotOwner)?;
         let mut session = self.uploads.connection().await?;
         if !within(uploads::lock(&mut session, id)).await? {
             return Err(Error::Locked);
@@ -238,9 +243,14 @@ impl Publish {
         seen: Option<i32>,
     ) -> Result<Option<i32>, Error> {
         match within(uploads::with_equal_bytes(session, sealed.digest(), sealed.size())).await? {
-            Some(equal) => sealed.publish_as(equal).await?,
-            None => sealed.publish().await?,
-        };
+            Some(equal) => {
+                let stored = sealed.publish_as(equal).await?.stored;
+                if matches!(stored, Stored::Apart(Apart::Damaged | Apart::Gone)) {
+                    tracing::error!(code = "storage.blob_damaged", artifact = %equal);
+                }
+            }
+            None => drop(sealed.publish().await?),
+        }
         self.commit(session, publication, id, seen).await
     }
 
@@ -283,16 +293,24 @@ impl Publish {
         Some(status.as_deref() == Some("available"))
     }
 
-    /// Takes back what a failed publication left. What can't be done now, because the database is away, is done at the
-    /// next start: a pending upload is readable by nobody.
+    /// Takes back what a failed publication left. What can't be done now, because the database is away, is tried again
+    /// by [`Publish::retry_abandoned`], and at the next start at the latest: a pending upload is readable by nobody.
     async fn give_up(&self, id: ArtifactId) {
         if let Err(error) = super::recover::abandon(&self.catalog, &self.volume, id).await {
-            use crate::model::failure::Classify as _;
             tracing::warn!(
                 code = "upload.not_cleaned_up",
                 errorName = error.name(),
                 sqlstate = error.sqlstate()
             );
+            self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        }
+    }
+
+    /// Takes back what could not be taken back when its publication failed. To be called now and then.
+    pub async fn retry_abandoned(&self) {
+        let ids = std::mem::take(&mut *self.abandoned.lock().unwrap_or_else(PoisonError::into_inner));
+        for id in ids {
+            self.give_up(id).await;
         }
     }
 }

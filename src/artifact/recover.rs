@@ -2,7 +2,7 @@
 
 use sqlx::Connection as _;
 
-use super::Error;
+use super::{ChangeRight, Error};
 use crate::catalog::{Catalog, uploads, within};
 use crate::model::id::ArtifactId;
 use crate::storage::{Removal, Volume};
@@ -11,12 +11,15 @@ use crate::storage::{Removal, Volume};
 /// only be repeated by its client. Returns how many there were.
 ///
 /// The writer lock is held, so nobody else is publishing.
-pub async fn recover(catalog: &Catalog, volume: &Volume) -> Result<usize, Error> {
+pub async fn recover(catalog: &Catalog, volume: &Volume, right: &ChangeRight) -> Result<usize, Error> {
+    right.check()?;
     volume.sweep_staging()?;
     let mut db = catalog.connection().await?;
     let unfinished = within(uploads::unfinished(&mut db)).await?;
     drop(db);
     for id in &unfinished {
+        // A process that was frozen in here may have a successor by now.
+        right.check()?;
         abandon(catalog, volume, *id).await?;
     }
     Ok(unfinished.len())

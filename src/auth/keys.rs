@@ -9,8 +9,6 @@ use crate::model::digest::Digest;
 use crate::model::name::Repository;
 use crate::model::principal::{Permission, PrincipalId};
 
-/// The largest keys file, in bytes (docs/spec/environment.md 4.5).
-const LARGEST_FILE: usize = 1024 * 1024;
 /// Prefix of managed service keys, which are never looked up here (docs/spec/http-api.md 2.10).
 const MANAGED_PREFIX: &str = "arkvory_";
 
@@ -59,9 +57,12 @@ struct Entry {
 }
 
 impl KeyRing {
+    /// The largest keys file, in bytes (docs/spec/environment.md 4.5).
+    pub const LARGEST_FILE: usize = 1024 * 1024;
+
     /// Reads the text of a keys file.
     pub fn parse(text: &str) -> Result<Self, BadKeysFile> {
-        if text.len() > LARGEST_FILE {
+        if text.len() > Self::LARGEST_FILE {
             return Err(BadKeysFile::TooLarge);
         }
         let entries: Vec<Entry> = serde_json::from_str(text).map_err(|error| BadKeysFile::Shape {
@@ -206,7 +207,7 @@ mod tests {
             (format!("[{}]", good.replace("[\"read\"]", "[\"rule\"]")), "JSON array"),
             (format!("[{}]", entry("ci", "one", r#","extra":1"#)), "JSON array"),
             (good.replace("{\"id\"", "[{\"sha\""), "JSON array"),
-            ("[".to_owned() + &" ".repeat(LARGEST_FILE), "1 MiB"),
+            ("[".to_owned() + &" ".repeat(KeyRing::LARGEST_FILE), "1 MiB"),
         ] {
             let message = KeyRing::parse(&text).unwrap_err().to_string();
             assert!(

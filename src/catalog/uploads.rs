@@ -104,7 +104,8 @@ pub async fn cancel(db: &mut PgConnection, id: ArtifactId) -> Result<bool, Error
     Ok(done.rows_affected() == 1)
 }
 
-/// Stops counting the bytes of a cancelled upload of which nothing is left on disk. Needs a transaction.
+/// Stops counting the bytes of a cancelled upload of which nothing is left on disk; again it changes nothing. Needs a
+/// transaction.
 pub async fn reclaim(db: &mut PgConnection, id: ArtifactId) -> Result<(), Error> {
     let row = sqlx::query!(
         "UPDATE arkvory_uploads SET reclaimed_at = now()
@@ -112,8 +113,8 @@ pub async fn reclaim(db: &mut PgConnection, id: ArtifactId) -> Result<(), Error>
         id.as_uuid(),
     )
     .fetch_optional(&mut *db)
-    .await?
-    .ok_or(Error::RowsAffected { expected: 1, actual: 0 })?;
+    .await?;
+    let Some(row) = row else { return Ok(()) };
     let done = sqlx::query!(
         "UPDATE arkvory_repository_usage SET reserved_bytes = reserved_bytes - $2::bigint WHERE repository = $1",
         row.repository,
@@ -163,7 +164,8 @@ pub async fn status(db: &mut PgConnection, id: ArtifactId) -> Result<Option<Stri
 /// A published artifact with these bytes, in any repository, to store equal bytes once.
 pub async fn with_equal_bytes(db: &mut PgConnection, digest: Digest, size: u64) -> Result<Option<ArtifactId>, Error> {
     let id: Option<Uuid> = sqlx::query_scalar!(
-        "SELECT id FROM arkvory_uploads WHERE sha256 = $1 AND size = $2 AND status = 'available' LIMIT 1",
+        "SELECT id FROM arkvory_uploads WHERE sha256 = $1 AND size = $2 AND status = 'available'
+         ORDER BY published_at DESC LIMIT 1",
         digest.as_bytes(),
         as_bigint(size)?,
     )

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 
 use anyhow::{Context as _, bail, ensure};
 
-use super::say;
+use super::{CHECK_REPOSITORY, say};
 use crate::client::Remote;
 use crate::client::settings::ClientSettings;
 use crate::model::digest::Digest;
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "URL")]
     through: String,
     /// Where the sample is published.
-    #[arg(long, default_value = "releases")]
+    #[arg(long, default_value = CHECK_REPOSITORY)]
     repository: Repository,
     /// How many processes there must be.
     #[arg(long, value_name = "NUMBER")]
@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let token = ClientSettings::from_process()?.token()?.clone();
     let front = Remote::new(&arguments.through, token.clone())?;
     let sample: Vec<u8> = (0..=250).cycle().take(SAMPLE_BYTES).collect();
-    let path: AssetPath = ".arkvory/doctor-sample".parse()?;
+    let path: AssetPath = "doctor/sample".parse()?;
     let published = front.put_bytes(sample.clone(), &arguments.repository, &path).await;
     published.with_context(|| format!("publishing through {} failed", arguments.through))?;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
-use super::say;
+use super::{CHECK_REPOSITORY, say};
 use crate::model::digest::Digest;
 use crate::model::name::Repository;
 use crate::storage::durable;
@@ -65,6 +65,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             write(&path, &content()?, whom)?;
             made.push(path.display().to_string());
         }
+        // Also where an earlier run was ended between the two.
+        if let For::Processes = whom {
+            own(&path, USER)?;
+        }
         std::fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))
     };
     let url = |login: &str, password: &str| {
@@ -93,7 +97,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     })?;
     let owner = once(owner_dir, "owner.key", For::Anyone, &secret)?;
     let health = once(owner_dir, "health.key", For::Anyone, &secret)?;
-    let keys = || keys_file(owner.trim(), health.trim(), &arguments.repositories);
+    let mut repositories = arguments.repositories.clone();
+    repositories.push(CHECK_REPOSITORY.parse()?);
+    let keys = || keys_file(owner.trim(), health.trim(), &repositories);
     once(writer_dir, "keys.json", For::Processes, &keys)?;
     once(reader_dir, "keys.json", For::Processes, &keys)?;
     own(&arguments.data_dir, USER)?;
@@ -154,11 +160,7 @@ fn write(path: &Path, content: &str, whom: For) -> anyhow::Result<()> {
         For::Root | For::Processes => 0o400,
         For::Anyone => 0o444,
     };
-    durable::replace(path, content.as_bytes(), mode).with_context(|| format!("{} can't be written", path.display()))?;
-    match whom {
-        For::Processes => own(path, USER),
-        For::Root | For::Anyone => Ok(()),
-    }
+    durable::replace(path, content.as_bytes(), mode).with_context(|| format!("{} can't be written", path.display()))
 }
 
 fn own(path: &Path, user: u32) -> anyhow::Result<()> {

@@ -18,6 +18,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Where `doctor` publishes its sample, so that it does not stand among the user's files. `init` gives the owner's key
+/// the right to it.
+const CHECK_REPOSITORY: &str = "arkvory-check";
+
 /// A self-hosted artifact server: one writer and up to fifteen readers under one download rate.
 #[derive(Parser)]
 #[command(name = "arkvory", version, about, max_term_width = 120)]
@@ -84,11 +88,19 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Runs a command until it is done or told to stop. As the first process of a container it would not be ended by a signal
+/// that it doesn't ask for.
 fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(command)
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            outcome = command => outcome,
+            _ = terminate.recv() => anyhow::bail!("ended by a signal"),
+            _ = interrupt.recv() => anyhow::bail!("ended by a signal"),
+        }
+    })
 }
 
 /// Prints one line of a command's result.

@@ -19,8 +19,10 @@ use crate::wire::problem::Problem;
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest silence of a server in the middle of an answer.
-const READ_TIMEOUT: Duration = Duration::from_mins(2);
+/// Longest silence of a server before or in the middle of an answer, when it only has to read.
+const SILENCE: Duration = Duration::from_mins(2);
+/// Longest wait for the answer to a publication: as long as the server lets one take.
+const PUBLICATION: Duration = Duration::from_mins(31);
 /// Piece of a file that is read or hashed at once.
 const PIECE: usize = 256 * 1024;
 
@@ -45,6 +47,9 @@ pub enum Error {
     /// The connection.
     #[error("no answer, or one that broke off")]
     Transport(#[from] reqwest::Error),
+    /// Nothing came for too long.
+    #[error("the server said nothing for 2 minutes")]
+    Silent,
     /// The server refused.
     #[error("{status} {code}: {message}")]
     Refused {
@@ -103,7 +108,6 @@ impl Remote {
         }
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()?;
@@ -156,7 +160,7 @@ impl Remote {
     }
 
     async fn publish(&self, request: RequestBuilder) -> Result<RawPut, Error> {
-        let answer = self.send(request).await?.bytes().await?;
+        let answer = self.send(request.timeout(PUBLICATION)).await?.bytes().await?;
         serde_json::from_slice(&answer).map_err(|_| Error::Corrupt)
     }
 
@@ -206,7 +210,7 @@ impl Remote {
 
     /// The process's readiness.
     pub async fn ready(&self) -> Result<Ready, Error> {
-        let request = self.http.get(format!("{}/health/ready", self.base));
+        let request = self.http.get(format!("{}/health/ready", self.base)).timeout(SILENCE);
         let answer = self.send(request).await?.bytes().await?;
         serde_json::from_slice(&answer).map_err(|_| Error::Corrupt)
     }
@@ -216,7 +220,7 @@ impl Remote {
         if let Some(range) = range {
             request = request.header("Range", format!("bytes={range}"));
         }
-        self.send(request).await
+        quiet_no_longer(self.send(request)).await?
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
@@ -245,6 +249,11 @@ impl Remote {
     }
 }
 
+/// Ends a wait for a server that says nothing.
+async fn quiet_no_longer<T>(wait: impl Future<Output = T>) -> Result<T, Error> {
+    tokio::time::timeout(SILENCE, wait).await.map_err(|_| Error::Silent)
+}
+
 async fn measure(file: &mut tokio::fs::File) -> std::io::Result<(u64, Digest)> {
     let (mut size, mut hasher) = (0, Hasher::default());
     let mut piece = vec![0; PIECE];
@@ -266,7 +275,7 @@ async fn receive(answer: Response, mut keep: impl AsyncFnMut(&[u8]) -> Result<()
         .map(str::to_owned);
     let (mut size, mut hasher) = (0, Hasher::default());
     let mut body = answer.bytes_stream();
-    while let Some(piece) = body.next().await {
+    while let Some(piece) = quiet_no_longer(body.next()).await? {
         let piece = piece?;
         size += piece.len() as u64;
         hasher.update(&piece);

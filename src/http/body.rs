@@ -1,6 +1,7 @@
 //! The bytes of an answer, as hyper pulls them.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use crate::model::range::ByteRange;
 use crate::storage::{Blob, Reader};
 use crate::telemetry::SPANS;
 use crate::telemetry::metrics::{Direction, Held, Metrics, Outcome};
+use crate::telemetry::request;
 
 /// Why a body that has begun breaks off. The connection is cut: its declared length is never reached.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +38,8 @@ pub(super) struct Sending {
     /// Lasts as long as the body; tells at its end how much of it was sent.
     span: tracing::Span,
     length: u64,
+    /// Names the request in log lines.
+    request_id: Option<Arc<str>>,
     metrics: Metrics,
     _active: Held,
 }
@@ -65,6 +69,7 @@ impl Sending {
             failed: false,
             span: tracing::info_span!(target: SPANS, "body", otel.kind = "internal", bytes = tracing::field::Empty),
             length: range.len(),
+            request_id: request::current(),
             _active: metrics.transfer(Direction::Download),
             metrics,
         })
@@ -112,7 +117,7 @@ impl Body for Sending {
             }
             Some(Err(broken)) => {
                 self.failed = true;
-                log(&broken);
+                log(&broken, self.request_id.as_deref());
                 Poll::Ready(Some(Err(broken)))
             }
             None => Poll::Ready(None),
@@ -128,13 +133,18 @@ impl Body for Sending {
     }
 }
 
-fn log(broken: &Broken) {
+fn log(broken: &Broken, request_id: Option<&str>) {
     use crate::model::failure::{Classify as _, Kind};
     match broken {
         Broken::Read(error) if error.kind() == Kind::IntegrityMismatch => {
-            tracing::error!(code = "download.integrity_mismatch");
+            tracing::error!(code = "download.integrity_mismatch", requestId = request_id);
         }
-        Broken::Read(error) => tracing::error!(code = "download.read_failed", errorName = error.name()),
+        Broken::Read(error) => tracing::error!(
+            code = "download.read_failed",
+            requestId = request_id,
+            errorName = error.name(),
+            errno = error.errno(),
+        ),
         Broken::Budget(_) => {}
     }
 }

@@ -16,8 +16,11 @@ use tokio::time::Sleep;
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 1024 * 1024;
 
+/// How long a client may take nothing of an answer (docs/spec/http-api.md 2.1). There is no limit on the whole.
+const STALLED: Duration = Duration::from_mins(2);
+
 /// What one exchange moved over the socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     /// Bytes from the client, headers included.
     pub(super) received: u64,
@@ -58,13 +61,9 @@ impl Connection {
 
     /// Calls `closing` when the answer whose body has just ended is flushed, or will never be.
     pub(super) fn on_answered(&self, closing: Closing) {
-        let unsettled = self
-            .exchange
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .closing
-            .replace(closing);
-        debug_assert!(unsettled.is_none(), "one exchange at a time");
+        // Of a client that does not wait for answers, the last one may still be on its way.
+        self.settle(false);
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner).closing = Some(closing);
     }
 
     fn settle(&self, flushed: bool) {
@@ -87,6 +86,8 @@ pub(super) struct Socket {
     stream: TcpStream,
     connection: Arc<Connection>,
     lingering: Option<Lingering>,
+    /// Runs while the client takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 struct Lingering {
@@ -100,11 +101,35 @@ impl Socket {
             stream,
             connection: Arc::new(Connection::new(peer)),
             lingering: None,
+            stalled: None,
         }
     }
 
     pub(super) fn connection(&self) -> Arc<Connection> {
         self.connection.clone()
+    }
+
+    /// Counts what was written, and ends a connection on which nothing can be written for too long.
+    fn progress(
+        &mut self,
+        written: Poll<std::io::Result<usize>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<std::io::Result<usize>> {
+        match written {
+            Poll::Pending => {
+                let stalled = self
+                    .stalled
+                    .get_or_insert_with(|| Box::pin(tokio::time::sleep(STALLED)));
+                ready!(stalled.as_mut().poll(cx));
+                Poll::Ready(Err(std::io::ErrorKind::TimedOut.into()))
+            }
+            Poll::Ready(written) => {
+                self.stalled = None;
+                let written = written?;
+                self.connection.sent.fetch_add(written as u64, Ordering::Relaxed);
+                Poll::Ready(Ok(written))
+            }
+        }
     }
 }
 
@@ -127,9 +152,8 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
-        self.connection.sent.fetch_add(written as u64, Ordering::Relaxed);
-        Poll::Ready(Ok(written))
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.progress(written, cx)
     }
 
     fn poll_write_vectored(
@@ -137,9 +161,8 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, bufs))?;
-        self.connection.sent.fetch_add(written as u64, Ordering::Relaxed);
-        Poll::Ready(Ok(written))
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.progress(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {

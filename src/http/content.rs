@@ -50,6 +50,10 @@ pub(super) async fn serve(app: &App, ask: Ask<'_>) -> Result<Response, Problem> 
             response
                 .headers_mut()
                 .insert(ETAG, text(conditional::entity_tag(&digest)));
+            if ask.method == Method::HEAD {
+                // Otherwise axum says 0, as of the body that there is not.
+                response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(size));
+            }
             Ok(response)
         }
         Decision::Whole => answer(app, &ask, opened, StatusCode::OK, ByteRange::whole(size)).await,

@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -27,6 +27,7 @@ use crate::clock::Moment;
 use crate::model::member::Role;
 use crate::telemetry::SPANS;
 use crate::telemetry::metrics::{self, Held};
+use crate::telemetry::request;
 use crate::telemetry::traces;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -41,12 +42,13 @@ pub(super) struct Front {
 }
 
 /// What a request turned out to be.
+#[derive(Clone)]
 struct Asked {
     method: Method,
     /// The route's template, never the path itself: labels and logs stay bounded and tell no names.
     route: &'static str,
     health: bool,
-    id: String,
+    id: Arc<str>,
     trace: Option<String>,
     client: Option<IpAddr>,
     began: Moment,
@@ -67,6 +69,7 @@ pub(super) async fn pass(State(front): State<Front>, request: Request, next: Nex
     traces::continue_from(&span, request.headers());
     let counted = (!asked.health).then(|| front.app.metrics.in_flight());
 
+    let mut unanswered = Unanswered(Some((front.clone(), asked.clone())));
     let mut principal = None;
     let response = async {
         let admission = tracing::info_span!(target: SPANS, "admission", otel.kind = "internal");
@@ -75,7 +78,8 @@ pub(super) async fn pass(State(front): State<Front>, request: Request, next: Nex
             Err(problem) => problem.into_response(),
         }
     };
-    let response = response.instrument(span.clone()).await;
+    let response = request::on_behalf_of(asked.id.clone(), response.instrument(span.clone())).await;
+    unanswered.0 = None;
     let response = front.dress(&asked, response);
     span.record("http.response.status_code", response.status().as_u16());
     front.account(asked, response, principal, counted, span)
@@ -104,8 +108,25 @@ impl Asked {
     }
 }
 
+/// Counts and logs a request whose client left before there was an answer: then its future is dropped.
+struct Unanswered(Option<(Front, Asked)>);
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        let Some((front, asked)) = self.0.take() else { return };
+        let connection = asked.connection.clone();
+        // As proxies count it: 499, "client closed request".
+        let Ok(left) = StatusCode::from_u16(499) else { return };
+        let record = front.record(asked, left, None);
+        match connection {
+            Some(connection) => connection.on_answered(record),
+            None => record(Traffic::default()),
+        }
+    }
+}
+
 /// Our own id, unless a trusted proxy gave a good one (docs/spec/http-api.md 2.1).
-fn request_id(headers: &HeaderMap, trusted: bool) -> String {
+fn request_id(headers: &HeaderMap, trusted: bool) -> Arc<str> {
     let mut given = headers.get_all(X_REQUEST_ID).iter();
     let only = match (given.next(), given.next()) {
         (Some(only), None) if trusted => only.to_str().ok(),
@@ -116,7 +137,7 @@ fn request_id(headers: &HeaderMap, trusted: bool) -> String {
         (8..=128).contains(&id.len()) && id.as_bytes()[0].is_ascii_alphanumeric() && id.bytes().all(tail)
     };
     only.filter(good)
-        .map_or_else(|| Uuid::new_v4().to_string(), str::to_owned)
+        .map_or_else(|| Uuid::new_v4().to_string().into(), Arc::from)
 }
 
 impl Front {
@@ -178,6 +199,9 @@ impl Front {
         if !app.trust.holds() {
             return Err(Problem::lost().closing_unread(&request));
         }
+        if !is_read(&asked.method) && app.publish.as_ref().is_some_and(|publish| !publish.right.allowed()) {
+            return Err(Problem::lost().closing_unread(&request));
+        }
         // 10
         let authorization = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let caller = auth::bearer(authorization).and_then(|secret| app.keys.identify(secret));
@@ -199,7 +223,7 @@ impl Front {
         let headers = response.headers_mut();
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-        if let Ok(id) = HeaderValue::try_from(&asked.id) {
+        if let Ok(id) = HeaderValue::try_from(&*asked.id) {
             headers.insert(X_REQUEST_ID, id);
         }
         if let Some(place) = self.app.member.place {
@@ -220,10 +244,27 @@ impl Front {
         counted: Option<Held>,
         span: tracing::Span,
     ) -> Response {
-        let app = self.app.clone();
-        let status = response.status();
         let connection = asked.connection.clone();
-        let record = move |traffic: Traffic| {
+        let record = self.record(asked, response.status(), principal);
+        response.map(|body| {
+            let left = body.size_hint().exact();
+            Body::new(Accounted {
+                body,
+                left,
+                connection,
+                record: Some(record),
+                _counted: counted,
+                _span: span,
+            })
+        })
+    }
+}
+
+impl Front {
+    /// What is done with a request when it is over.
+    fn record(&self, asked: Asked, status: StatusCode, principal: Option<Arc<Caller>>) -> Record {
+        let app = self.app.clone();
+        Box::new(move |traffic: Traffic| {
             let duration = app.clock.now().since(asked.began);
             app.metrics.request(metrics::Request {
                 method: &asked.method,
@@ -237,25 +278,14 @@ impl Front {
             if app.access_log && !quiet {
                 access(&asked, status, duration, traffic, principal.as_deref());
             }
-        };
-        response.map(|body| {
-            let left = body.size_hint().exact();
-            Body::new(Accounted {
-                body,
-                left,
-                connection,
-                record: Some(Box::new(record)),
-                _counted: counted,
-                _span: span,
-            })
         })
     }
 }
 
-fn access(asked: &Asked, status: http::StatusCode, duration: Duration, traffic: Traffic, principal: Option<&Caller>) {
+fn access(asked: &Asked, status: StatusCode, duration: Duration, traffic: Traffic, principal: Option<&Caller>) {
     tracing::info!(
         code = "http.access",
-        requestId = asked.id,
+        requestId = &*asked.id,
         traceId = asked.trace,
         method = asked.method.as_str(),
         route = asked.route,

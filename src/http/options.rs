@@ -25,8 +25,16 @@ impl Options {
         known: &[&'static str],
         unknown: impl Fn(&str) -> Result<(), Problem>,
     ) -> Result<Self, Problem> {
+        let query = query.unwrap_or_default();
+        if percent_encoding::percent_decode_str(query).decode_utf8().is_err() {
+            return Err(Problem::invalid(
+                "query",
+                "format",
+                "the request's options are not UTF-8",
+            ));
+        }
         let mut options: Vec<(&'static str, String)> = Vec::new();
-        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let Some(name) = known.iter().copied().find(|known| *known == name) else {
                 unknown(&name)?;
                 continue;
@@ -110,6 +118,7 @@ mod tests {
                 .is_none()
         );
         assert!(Options::strict(Some("path=1&path=2"), &["path"]).is_err());
+        assert!(Options::strict(Some("path=%ff"), &["path"]).is_err());
         assert!(
             Options::strict(None, &["path"])
                 .unwrap()

@@ -230,15 +230,15 @@ fn log_cause(error: &(impl Classify + 'static)) {
         Kind::Internal => tracing::error!(
             code = "http.defect",
             errorName = error.name(),
-            sqlstate = error.sqlstate()
+            errno = error.errno(),
+            sqlstate = error.sqlstate(),
         ),
-        Kind::Unavailable => {
-            tracing::warn!(
-                code = "http.unavailable",
-                errorName = error.name(),
-                sqlstate = error.sqlstate()
-            );
-        }
+        Kind::Unavailable => tracing::warn!(
+            code = "http.unavailable",
+            errorName = error.name(),
+            errno = error.errno(),
+            sqlstate = error.sqlstate(),
+        ),
         _ => {}
     }
 }

@@ -132,7 +132,7 @@ impl Lease {
     pub async fn run(mut self, cancel: CancellationToken) -> Ended {
         tokio::select! {
             cause = self.keep() => {
-                tracing::error!(code = "lease.lost", cause = cause.as_str(), slot = self.grant.slot.number());
+                tracing::error!(code = "lease.lost", reason = cause.as_str(), slot = self.grant.slot.number());
                 Ended::Lost(cause)
             }
             () = cancel.cancelled() => Ended::Closed,

@@ -150,7 +150,7 @@ impl Ownership {
     pub async fn run(mut self, cancel: CancellationToken) -> Ended {
         tokio::select! {
             cause = self.keep() => {
-                tracing::error!(code = "ownership.lost", cause = cause.as_str());
+                tracing::error!(code = "ownership.lost", reason = cause.as_str());
                 Ended::Lost(cause)
             }
             () = cancel.cancelled() => Ended::Closed,

@@ -64,6 +64,11 @@ pub trait Classify: std::error::Error {
         self.kind().code()
     }
 
+    /// The number of the failed system call's error, for the log line.
+    fn errno(&self) -> Option<i32> {
+        None
+    }
+
     /// The SQLSTATE behind the error, for the log line.
     fn sqlstate(&self) -> Option<String> {
         None

@@ -13,6 +13,7 @@ use crate::lease::Instance;
 use crate::model::failure::Classify as _;
 use crate::telemetry;
 use facts::TelemetryCounts;
+use start::Failure;
 
 /// Runs the role that the environment names until it is told to stop, or has to.
 ///
@@ -52,6 +53,10 @@ fn run(config: Config, instance: Instance, clock: Arc<dyn Clock>, counts: Teleme
     let code = runtime.block_on(async {
         match Box::pin(start::start(config, instance, clock, counts)).await {
             Ok(process) => Box::pin(process.run()).await,
+            Err(Failure::Stopped(order)) if !order.at_once => {
+                tracing::info!(code = "api.stopped", reason = order.reason);
+                ExitCode::from(order.exit_code)
+            }
             Err(failure) => refuse(&failure.to_string(), failure.kind().code(), &failure),
         }
     });

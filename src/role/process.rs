@@ -7,22 +7,26 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::artifact::Publish;
 use crate::catalog::Catalog;
 use crate::http::{self, App};
 use crate::lease::{Ended, Lease};
-use crate::supervise::{AtStop, Drained, Latch, OnEnd, Stop, TaskKind, Tasks, exit_after, signals};
+use crate::supervise::{AtStop, Drained, Latch, OnEnd, Stop, TaskKind, Tasks, exit_after};
 use crate::telemetry::metrics::Metrics;
 
 /// How long the listener stays open after the signal, so that a balancer sees `draining` before it is refused.
 const SEEN_BY_BALANCERS: Duration = Duration::from_secs(3);
 /// How long tasks and sessions may take to end when nothing is served any more.
 const CLOSING: Duration = Duration::from_secs(5);
+/// Pause between two tries to clean up behind failed publications.
+const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(30);
 /// What the hard limit adds to the drain window.
 const HARD_LIMIT: Duration = Duration::from_mins(2);
 
 /// Ownership and lease are kept until everything else has ended, so that what drains still flows.
 pub(super) const OWNERSHIP: TaskKind = TaskKind::new("ownership", OnEnd::Stop, AtStop::Wait);
 pub(super) const LEASE: TaskKind = TaskKind::new("lease", OnEnd::Stop, AtStop::Wait);
+const CLEAN_UP: TaskKind = TaskKind::new("clean-up", OnEnd::Log, AtStop::Abort);
 const RENEWALS: TaskKind = TaskKind::new("renewals", OnEnd::Log, AtStop::Abort);
 const LISTENER: TaskKind = TaskKind::new("listener", OnEnd::Stop, AtStop::Abort);
 
@@ -52,14 +56,6 @@ impl Process {
             drain,
         } = built;
         let tasks = app.tasks.clone();
-        if let Err(error) = signals::listen(&tasks) {
-            tracing::error!(
-                code = "startup.failed",
-                reason = "signals can't be received",
-                errno = error.raw_os_error()
-            );
-            return ExitCode::FAILURE;
-        }
         let closing = CancellationToken::new();
         announce(&app, &listener);
         let router = http::router(app.clone());
@@ -76,10 +72,9 @@ impl Process {
             return ExitCode::FAILURE;
         }
         tasks.close(CLOSING).await;
-        for pool in pools {
-            // A session that does not end in time ends with the process.
-            let _ = tokio::time::timeout(CLOSING, pool.close()).await;
-        }
+        // A session that does not end in time ends with the process.
+        let pools = futures_util::future::join_all(pools.iter().map(Catalog::close));
+        let _ = tokio::time::timeout(CLOSING, pools).await;
         tracing::info!(code = "api.stopped");
         order.map_or(ExitCode::SUCCESS, |order| ExitCode::from(order.exit_code))
     }
@@ -96,6 +91,16 @@ where
     tasks.spawn(kind, async move {
         if let Ended::Lost(cause) = running.await {
             stopper.stop(Stop::lost(cause.as_str()));
+        }
+    });
+}
+
+/// Tries again to take back what failed publications left while the database was away.
+pub(super) fn clean_up_behind(tasks: &Tasks, publish: Arc<Publish>) {
+    tasks.spawn(CLEAN_UP, async move {
+        loop {
+            tokio::time::sleep(CLEAN_UP_INTERVAL).await;
+            publish.retry_abandoned().await;
         }
     });
 }

@@ -1,14 +1,16 @@
 //! The start, in the order of docs/spec/leases.md 5.6.
 
+use std::io::Read as _;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use super::facts::{PlaceFacts, Sources, TelemetryCounts};
-use super::process::{Built, LEASE, OWNERSHIP, Process, keep, observe_renewals};
+use super::process::{Built, LEASE, OWNERSHIP, Process, clean_up_behind, keep, observe_renewals};
 use crate::artifact::{self, ChangeRight, Fetch, Publish};
 use crate::auth::{BadKeysFile, KeyRing};
 use crate::budget::share::Rates;
@@ -19,6 +21,7 @@ use crate::budget::{
 use crate::catalog::connect::Database;
 use crate::catalog::{self, Catalog, schema};
 use crate::clock::Clock;
+use crate::config::file::errno_name;
 use crate::config::{Config, Gateway, SlotChoice};
 use crate::http::{App, Health, Member, Place};
 use crate::lease::{self, Claim, Instance, Lease, Ownership, Policy, Wanted};
@@ -26,7 +29,7 @@ use crate::model::failure::{Classify, Kind};
 use crate::model::member::Role;
 use crate::model::trust::Trust;
 use crate::storage::{self, Volume};
-use crate::supervise::Tasks;
+use crate::supervise::{Stop, Tasks, signals};
 use crate::telemetry::metrics::Metrics;
 
 /// Uploads that are published at the same moment; each has a session of its own for its lock. More wait.
@@ -39,8 +42,8 @@ pub(super) enum Failure {
     Volume(#[from] storage::StartError),
     #[error(transparent)]
     Keys(#[from] BadKeysFile),
-    #[error("Invalid ARKVORY_KEYS_FILE: {0}")]
-    KeysUnreadable(std::io::ErrorKind),
+    #[error("Invalid ARKVORY_KEYS_FILE: the file can't be read ({0})")]
+    KeysUnreadable(String),
     #[error(transparent)]
     Catalog(#[from] catalog::Error),
     #[error(transparent)]
@@ -53,6 +56,11 @@ pub(super) enum Failure {
     Recovery(#[from] artifact::Error),
     #[error("ARKVORY_HOST and ARKVORY_PORT: {0}")]
     Listen(std::io::ErrorKind),
+    #[error("signals can't be received ({0})")]
+    Signals(String),
+    /// Told to stop before it was up.
+    #[error("stopped while starting: {}", .0.reason)]
+    Stopped(Stop),
 }
 
 impl Classify for Failure {
@@ -64,7 +72,7 @@ impl Classify for Failure {
             Self::Lease(error) => error.kind(),
             Self::Budget(error) => error.kind(),
             Self::Recovery(error) => error.kind(),
-            Self::Listen(_) => Kind::Unavailable,
+            Self::Listen(_) | Self::Signals(_) | Self::Stopped(_) => Kind::Unavailable,
         }
     }
 }
@@ -80,7 +88,12 @@ pub(super) async fn start(
     counts: TelemetryCounts,
 ) -> Result<Process, Failure> {
     let (tasks, starting) = Tasks::new();
-    match Box::pin(build(config, instance, clock, counts, &tasks)).await {
+    signals::listen(&tasks).map_err(|error| Failure::Signals(errno_name(&error).into_owned()))?;
+    let built = tokio::select! {
+        built = Box::pin(build(config, instance, clock, counts, &tasks)) => built,
+        order = tasks.stopping() => Err(Failure::Stopped(order)),
+    };
+    match built {
         Ok(built) => Ok(Process { built, starting }),
         Err(failure) => {
             tasks.close(RELEASING).await;
@@ -130,19 +143,24 @@ async fn build(
     if config.role == Role::Api {
         let uploads = Catalog::new(&database, UPLOADS_AT_ONCE);
         pools.push(uploads.clone());
-        let taken_back = artifact::recover(&catalog, &volume).await?;
+        let right = ChangeRight::new(trust.clone(), changes);
+        let taken_back = artifact::recover(&catalog, &volume, &right).await?;
         if taken_back > 0 {
             tracing::warn!(code = "upload.recovered", count = taken_back);
         }
-        publish = Some(Arc::new(Publish {
+        let publishing = Arc::new(Publish {
             catalog: catalog.clone(),
             uploads,
             volume: volume.clone(),
-            right: ChangeRight::new(trust.clone(), changes),
+            right,
             clock: clock.clone(),
             capacity: config.storage.capacity,
             max_object: config.storage.max_object,
-        }));
+            turns: Semaphore::new(UPLOADS_AT_ONCE as usize),
+            abandoned: Mutex::default(),
+        });
+        clean_up_behind(tasks, publishing.clone());
+        publish = Some(publishing);
     }
 
     let downloads = Meter::new(rates(&config), Limits::for_transfers(0), clock.clone(), trust.clone());
@@ -202,8 +220,13 @@ fn claim(config: &Config) -> Claim {
 }
 
 fn read_keys(config: &Config) -> Result<KeyRing, Failure> {
-    let text = std::fs::read_to_string(&config.keys_file).map_err(|error| Failure::KeysUnreadable(error.kind()))?;
-    Ok(KeyRing::parse(&text)?)
+    let mut text = String::new();
+    let read = std::fs::File::open(&config.keys_file)
+        .and_then(|file| file.take(KeyRing::LARGEST_FILE as u64 + 1).read_to_string(&mut text));
+    match read {
+        Ok(_) => Ok(KeyRing::parse(&text)?),
+        Err(error) => Err(Failure::KeysUnreadable(errno_name(&error).into_owned())),
+    }
 }
 
 fn open_volume(config: &Config) -> Result<Volume, storage::StartError> {

@@ -104,6 +104,20 @@ impl Classify for Error {
             _ => None,
         }
     }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Io(_) => "file_write",
+            _ => self.kind().code(),
+        }
+    }
+
+    fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Io(error) => error.raw_os_error(),
+            _ => None,
+        }
+    }
 }
 
 /// Why a file can't be read (docs/spec/storage.md 7.4).
@@ -131,10 +145,25 @@ pub enum OpenError {
 impl Classify for OpenError {
     fn kind(&self) -> Kind {
         match self {
-            Self::Absent => Kind::Unavailable,
+            Self::Absent | Self::WrongLength { .. } => Kind::Unavailable,
             Self::Reclaiming => Kind::Busy,
-            Self::WrongLength { .. } => Kind::IntegrityMismatch,
             Self::Io(error) => classify_io(error).0,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Absent => "file_missing",
+            Self::Reclaiming => "file_reclaiming",
+            Self::WrongLength { .. } => "file_length",
+            Self::Io(_) => "file_open",
+        }
+    }
+
+    fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Io(error) => error.raw_os_error(),
+            _ => None,
         }
     }
 }
@@ -164,6 +193,20 @@ impl Classify for ReadError {
         match self {
             Self::Short => Kind::IntegrityMismatch,
             Self::Io(error) => classify_io(error).0,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Short => "file_short",
+            Self::Io(_) => "file_read",
+        }
+    }
+
+    fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Short => None,
+            Self::Io(error) => error.raw_os_error(),
         }
     }
 }

@@ -62,6 +62,13 @@ impl Fields {
         }
     }
 
+    /// Names the request, unless the event did.
+    pub(super) fn name_request(&mut self, id: &str) {
+        if self.own && !self.rest.contains("\"requestId\":") {
+            let _ = write!(self.rest, ",\"requestId\":{}", json(&cut(id)));
+        }
+    }
+
     /// A line without its newline: `head`, which is the inside of an object, then these fields.
     pub(super) fn line(&self, head: &str, code: &str) -> String {
         let line = format!("{{{head},\"code\":{}{}}}", json(code), self.rest);

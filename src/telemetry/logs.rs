@@ -18,6 +18,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::line::{Fields, json};
+use super::request;
 use super::{SERVICE, VERSION};
 use crate::clock::Clock;
 use crate::config;
@@ -103,6 +104,9 @@ where
         let own = is_own(about.target());
         let mut fields = Fields::new(own);
         event.record(&mut fields);
+        if let Some(id) = request::current() {
+            fields.name_request(&id);
+        }
         let code = match fields.code.as_deref() {
             Some(code) if own => code,
             _ if own => "unnamed",

@@ -7,6 +7,7 @@
 mod line;
 pub mod logs;
 pub mod metrics;
+pub mod request;
 pub mod traces;
 
 use std::sync::Arc;

@@ -65,7 +65,7 @@ where
     let malformed = || Problem::invalid(name, "format", format!("the path's {name} is malformed"));
     let parameters = RawPathParams::from_request_parts(parts, state)
         .await
-        .map_err(|_| malformed())?;
+        .map_err(|_| Problem::invalid("path", "format", "the path is not UTF-8"))?;
     let text = parameters
         .iter()
         .find(|(known, _)| *known == name)

@@ -19,6 +19,7 @@ use crate::model::digest::Digest;
 use crate::model::name::AssetPath;
 use crate::model::principal::Permission;
 use crate::telemetry::metrics::Direction;
+use crate::telemetry::request;
 use crate::wire::artifact::{RawArtifact, RawPut};
 
 const X_CHECKSUM_SHA256: HeaderName = HeaderName::from_static("x-checksum-sha256");
@@ -70,9 +71,10 @@ async fn publish(app: &App, inside: Inside, headers: &HeaderMap, uri: &Uri, body
     let publish = app.publish.clone().ok_or_else(Problem::read_only)?;
     let body = body.into_data_stream();
     let active = app.metrics.transfer(Direction::Upload);
+    let request_id = request::current().unwrap_or_default();
     let work = app.tasks.spawn_detached_work("publish", async move {
         let _active = active;
-        publish.run(publication, body).await
+        request::on_behalf_of(request_id, Box::pin(publish.run(publication, body))).await
     });
     let published = work.await.map_err(|_| Problem::defect())??;
 
@@ -109,8 +111,22 @@ fn path(uri: &Uri) -> Result<AssetPath, Problem> {
     AssetPath::from_encoded(encoded).map_err(|error| Problem::invalid("path", "format", error.to_string()))
 }
 
+/// The value of a header that may stand in a request once.
+fn once<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    match values.next() {
+        None => Ok(first),
+        Some(_) => Err(Problem::invalid(
+            name.as_str(),
+            "invalid",
+            "a header stands in the request twice",
+        )),
+    }
+}
+
 fn declared_digest(headers: &HeaderMap) -> Result<Option<Digest>, Problem> {
-    let Some(value) = headers.get(X_CHECKSUM_SHA256) else {
+    let Some(value) = once(headers, &X_CHECKSUM_SHA256)? else {
         return Ok(None);
     };
     let digest = value.to_str().ok().and_then(|text| Digest::parse_any_case(text).ok());
@@ -125,7 +141,7 @@ fn declared_digest(headers: &HeaderMap) -> Result<Option<Digest>, Problem> {
 }
 
 fn declared_length(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
-    let Some(value) = headers.get(CONTENT_LENGTH) else {
+    let Some(value) = once(headers, &CONTENT_LENGTH)? else {
         return Ok(None);
     };
     let length = value.to_str().ok().and_then(canonical);
@@ -135,7 +151,7 @@ fn declared_length(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 }
 
 fn only_new(headers: &HeaderMap) -> Result<bool, Problem> {
-    match headers.get(IF_NONE_MATCH) {
+    match once(headers, &IF_NONE_MATCH)? {
         None => Ok(false),
         Some(value) if value.as_bytes() == b"*" => Ok(true),
         Some(_) => Err(Problem::invalid(
