@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Deserialize;
+use serde_json::Value;
 use testcontainers::core::{AccessMode, Healthcheck, Mount, WaitFor};
 use testcontainers::{ContainerRequest, GenericImage, ImageExt as _};
 use tokio::process::Command;
@@ -19,7 +20,7 @@ use crate::programs;
 pub(crate) struct Blueprint {
     services: HashMap<String, Service>,
     networks: HashMap<String, Network>,
-    volumes: HashMap<String, serde::de::IgnoredAny>,
+    volumes: HashMap<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -51,7 +52,7 @@ pub(crate) struct Service {
     shm_size: Option<String>,
     network_mode: Option<String>,
     #[serde(default)]
-    networks: BTreeMap<String, serde::de::IgnoredAny>,
+    networks: BTreeMap<String, Value>,
     #[serde(default)]
     volumes: Vec<Volume>,
     healthcheck: Option<Check>,
@@ -77,14 +78,19 @@ impl Blueprint {
     /// The file of this repository, with none of the settings of whoever runs the tests but the image.
     pub(crate) async fn read() -> anyhow::Result<Self> {
         let mut compose = Command::new(programs::root().join("deploy/compose"));
-        compose.args(["--env-file", "/dev/null", "config", "--format", "json"]).stdin(Stdio::null());
+        compose
+            .args(["--env-file", "/dev/null", "config", "--format", "json"])
+            .stdin(Stdio::null());
         let text = programs::output(programs::without_settings(&mut compose)).await?;
         serde_json::from_str(&text).context("the answer of `deploy/compose config` isn't what was expected")
     }
 
     /// A service by its name.
     pub(crate) fn service(&self, name: &str) -> anyhow::Result<Service> {
-        self.services.get(name).cloned().with_context(|| format!("compose.yaml has no service {name}"))
+        self.services
+            .get(name)
+            .cloned()
+            .with_context(|| format!("compose.yaml has no service {name}"))
     }
 
     /// Makes the networks and volumes.
@@ -159,12 +165,22 @@ impl Service {
         for option in &self.security_opt {
             request = request.with_security_opt(option);
         }
-        for Volume { kind, source, target, read_only } in &self.volumes {
+        for Volume {
+            kind,
+            source,
+            target,
+            read_only,
+        } in &self.volumes
+        {
             let mount = match kind.as_str() {
                 "volume" => Mount::volume_mount(run.full(source), target),
                 _ => Mount::bind_mount(source, target),
             };
-            let access = if *read_only { AccessMode::ReadOnly } else { AccessMode::ReadWrite };
+            let access = if *read_only {
+                AccessMode::ReadOnly
+            } else {
+                AccessMode::ReadWrite
+            };
             request = request.with_mount(mount.with_access_mode(access));
         }
         if let Some([kind, words @ ..]) = self.healthcheck.as_ref().map(|check| check.test.as_slice())

@@ -17,7 +17,12 @@ use crate::programs::{finish, output};
 use crate::stack::{Policy, Slot, Stack};
 
 /// Archives of crates, which whoever has built this has, and images of Docker, which whoever can test it has.
-const IMAGES: [&str; 4] = ["debian:trixie-slim", "haproxy:3.0", "postgres:17-trixie", "rust:1.95-slim-trixie"];
+const IMAGES: [&str; 4] = [
+    "debian:trixie-slim",
+    "haproxy:3.0",
+    "postgres:17-trixie",
+    "rust:1.95-slim-trixie",
+];
 const ENOUGH: u64 = 1 << 30;
 /// A download is interrupted when this much of it is here.
 const PERCENT: u64 = 37;
@@ -42,13 +47,23 @@ struct Desk<'a> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn curl_wget_and_aria2_get_a_gigabyte_of_real_files_whole() -> anyhow::Result<()> {
-    for (program, package) in [("curl", "curl"), ("wget", "wget"), ("aria2c", "aria2"), ("sha256sum", "coreutils")] {
+    for (program, package) in [
+        ("curl", "curl"),
+        ("wget", "wget"),
+        ("aria2c", "aria2"),
+        ("sha256sum", "coreutils"),
+    ] {
         need(program, package).await?;
     }
     let stack = Stack::start(Policy::FAST, &[Slot::Auto; 3]).await?;
-    let input = Input::gather().await?;
+    let input = Input::gather(&stack.ground.writer()?.image).await?;
     assert!(input.sizes >= ENOUGH, "only {} bytes of input", input.sizes);
-    println!("{} crates, {} images, {} bytes", input.crates.len(), input.images.len(), input.sizes);
+    println!(
+        "{} crates, {} images, {} bytes",
+        input.crates.len(),
+        input.images.len(),
+        input.sizes
+    );
 
     Desk::new(&stack, &input)?.publish_with_curl().await?;
     Desk::new(&stack, &input)?.curl().await.context("curl")?;
@@ -56,8 +71,13 @@ async fn curl_wget_and_aria2_get_a_gigabyte_of_real_files_whole() -> anyhow::Res
     Desk::new(&stack, &input)?.aria2().await.context("aria2c")?;
     for node in stack.processes() {
         let body = node.readiness(stack.http()).await?;
-        let granted = body["transfers"]["downloads"]["bandwidth"]["grantedBytes"].as_str().unwrap_or_default();
-        assert!(granted.parse::<u64>()? > ENOUGH / 10, "a process hardly took part: {body}");
+        let granted = body["transfers"]["downloads"]["bandwidth"]["grantedBytes"]
+            .as_str()
+            .unwrap_or_default();
+        assert!(
+            granted.parse::<u64>()? > ENOUGH / 10,
+            "a process hardly took part: {body}"
+        );
     }
     Ok(())
 }
@@ -72,7 +92,7 @@ async fn need(program: &str, package: &str) -> anyhow::Result<()> {
 }
 
 impl Input {
-    async fn gather() -> anyhow::Result<Self> {
+    async fn gather(ours: &str) -> anyhow::Result<Self> {
         let dir = TempDir::new()?;
         let (mut crates, mut images, mut sizes) = (Vec::new(), Vec::new(), 0);
         for from in crate_archives().await? {
@@ -83,13 +103,24 @@ impl Input {
                 crates.push(name);
             }
         }
-        for image in IMAGES {
+        for image in IMAGES.into_iter().chain([ours]) {
             let name = format!("{}.tar", image.replace([':', '/'], "-"));
-            output(Command::new("docker").args(["save", "--output"]).arg(dir.path().join(&name)).arg(image)).await?;
+            output(
+                Command::new("docker")
+                    .args(["save", "--output"])
+                    .arg(dir.path().join(&name))
+                    .arg(image),
+            )
+            .await?;
             sizes += fs::metadata(dir.path().join(&name)).await?.len();
             images.push(name);
         }
-        let input = Self { dir, crates, images, sizes };
+        let input = Self {
+            dir,
+            crates,
+            images,
+            sizes,
+        };
         let all = input.crates.iter().chain(&input.images);
         let digests = output(Command::new("sha256sum").args(all).current_dir(input.dir.path())).await?;
         fs::write(input.path("digests"), digests).await?;
@@ -111,10 +142,14 @@ impl Input {
 /// What cargo has downloaded.
 async fn crate_archives() -> anyhow::Result<Vec<PathBuf>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).context("no home of cargo")?;
+    let home = home
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cargo")))
+        .context("no home of cargo")?;
     let cache = home.join("registry/cache");
     let mut found = Vec::new();
-    let mut registries = fs::read_dir(&cache).await.with_context(|| format!("{}", cache.display()))?;
+    let mut registries = fs::read_dir(&cache)
+        .await
+        .with_context(|| format!("{}", cache.display()))?;
     while let Some(registry) = registries.next_entry().await? {
         let mut files = fs::read_dir(registry.path()).await?;
         while let Some(file) = files.next_entry().await? {
@@ -131,7 +166,12 @@ async fn crate_archives() -> anyhow::Result<Vec<PathBuf>> {
 impl<'a> Desk<'a> {
     fn new(stack: &'a Stack, input: &'a Input) -> anyhow::Result<Self> {
         let key = format!("Authorization: Bearer {}", stack.http().key().context("no key")?);
-        Ok(Self { stack, key, input, dir: TempDir::new()? })
+        Ok(Self {
+            stack,
+            key,
+            input,
+            dir: TempDir::new()?,
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -146,7 +186,14 @@ impl<'a> Desk<'a> {
     fn client(&self, program: &str, options: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(options).current_dir(self.dir.path());
-        for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        for name in [
+            "http_proxy",
+            "https_proxy",
+            "all_proxy",
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "ALL_PROXY",
+        ] {
             command.env_remove(name);
         }
         command
@@ -165,19 +212,31 @@ impl<'a> Desk<'a> {
     }
 
     fn aria2_command(&self, options: &[&str]) -> Command {
-        let quiet = ["--no-conf", "--console-log-level=warn", "--summary-interval=0", "--download-result=hide"];
+        let quiet = [
+            "--no-conf",
+            "--console-log-level=warn",
+            "--summary-interval=0",
+            "--download-result=hide",
+        ];
         let mut command = self.client("aria2c", &quiet);
-        command.args(["--max-connection-per-server=16", "--split=16", "--min-split-size=1M", "--file-allocation=none"]);
+        command.args([
+            "--max-connection-per-server=16",
+            "--split=16",
+            "--min-split-size=1M",
+            "--file-allocation=none",
+        ]);
         command.args(["--header", &self.key]).args(options);
         command
     }
 
     /// Every file by `curl --upload-file`, all in one run of curl.
     async fn publish_with_curl(&self) -> anyhow::Result<()> {
-        let mut list = String::from("write-out = \"\\n%{http_code}\\n\"\n");
-        for name in self.input.crates.iter().chain(&self.input.images) {
-            list += &format!("upload-file = \"{}\"\nurl = \"{}\"\n", self.input.path(name).display(), self.url(name));
-        }
+        let files = self.input.crates.iter().chain(&self.input.images);
+        let entry = |name: &String| {
+            let path = self.input.path(name);
+            format!("upload-file = \"{}\"\nurl = \"{}\"\n", path.display(), self.url(name))
+        };
+        let list = files.map(entry).collect::<Vec<_>>().concat() + "write-out = \"\\n%{http_code}\\n\"\n";
         fs::write(self.path("list"), list).await?;
         let said = output(&mut self.curl_command(&["--config", "list"])).await?;
         let created = said.lines().filter(|&line| line == "201").count();
@@ -186,10 +245,8 @@ impl<'a> Desk<'a> {
     }
 
     async fn curl(&self) -> anyhow::Result<()> {
-        let mut list = String::new();
-        for name in &self.input.crates {
-            list += &format!("output = \"{name}\"\nurl = \"{}\"\n", self.url(name));
-        }
+        let entry = |name: &String| format!("output = \"{name}\"\nurl = \"{}\"\n", self.url(name));
+        let list = self.input.crates.iter().map(entry).collect::<Vec<_>>().concat();
         fs::write(self.path("list"), list).await?;
         output(&mut self.curl_command(&["--config", "list"])).await?;
         self.verify(&self.input.crates).await?;
@@ -211,7 +268,11 @@ impl<'a> Desk<'a> {
             let range = format!("{}-{}", border[0], border[1] - 1);
             output(&mut self.curl_command(&["--range", &range, "--output", "piece", &self.url(name)])).await?;
             let piece = fs::read(self.path("piece")).await?;
-            ensure!(piece.len() as u64 == border[1] - border[0], "{} bytes for {range}", piece.len());
+            ensure!(
+                piece.len() as u64 == border[1] - border[0],
+                "{} bytes for {range}",
+                piece.len()
+            );
             whole.write_all(&piece).await?;
         }
         whole.flush().await?;
@@ -234,7 +295,8 @@ impl<'a> Desk<'a> {
     }
 
     async fn aria2(&self) -> anyhow::Result<()> {
-        let list: String = self.input.crates.iter().map(|name| format!("{}\n  out={name}\n", self.url(name))).collect();
+        let entry = |name: &String| format!("{}\n  out={name}\n", self.url(name));
+        let list = self.input.crates.iter().map(entry).collect::<Vec<_>>().concat();
         fs::write(self.path("list"), list).await?;
         output(&mut self.aria2_command(&["--input-file=list"])).await?;
         self.verify(&self.input.crates).await?;
@@ -248,13 +310,20 @@ impl<'a> Desk<'a> {
     /// Runs a download and ends it, without a word, when a good third of the file is here.
     async fn interrupt(&self, mut command: Command, name: &str) -> anyhow::Result<()> {
         let size = fs::metadata(self.input.path(name)).await?.len();
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
         let mut client = command.spawn()?;
         let path = self.path(name);
         let length = async |path: &Path| fs::metadata(path).await.map_or(0, |file| file.len());
-        let third = eventually("a third of the file", Duration::from_secs(60), async || {
+        let third = eventually("a third of the file", Duration::from_mins(1), async || {
             if let Some(status) = client.try_wait()? {
-                bail!("the client ended with {status} after {} bytes of {size}", length(&path).await);
+                bail!(
+                    "the client ended with {status} after {} bytes of {size}",
+                    length(&path).await
+                );
             }
             Ok((length(&path).await >= size * PERCENT / 100).then_some(()))
         });
@@ -273,7 +342,11 @@ impl<'a> Desk<'a> {
             wanted += &(self.input.digest(name).await? + "\n");
         }
         fs::write(self.path("wanted"), wanted).await?;
-        output(self.client("sha256sum", &["--check", "--quiet", "--strict", "wanted"]).env("LC_ALL", "C")).await?;
+        output(
+            self.client("sha256sum", &["--check", "--quiet", "--strict", "wanted"])
+                .env("LC_ALL", "C"),
+        )
+        .await?;
         for name in names {
             fs::remove_file(self.path(name)).await?;
         }

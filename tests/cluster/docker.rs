@@ -48,8 +48,14 @@ impl Run {
         }
         let owner = Owner::this()?;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let Owner { namespace, process, started } = owner;
-        Ok(Self { name: format!("{PREFIX}-{namespace}-{process}-{started}-{number}") })
+        let Owner {
+            namespace,
+            process,
+            started,
+        } = owner;
+        Ok(Self {
+            name: format!("{PREFIX}-{namespace}-{process}-{started}-{number}"),
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -68,7 +74,11 @@ impl Run {
             labels: Some(self.labels()),
             ..NetworkCreateRequest::default()
         };
-        docker().await?.create_network(network).await.with_context(|| format!("network {short}"))?;
+        docker()
+            .await?
+            .create_network(network)
+            .await
+            .with_context(|| format!("network {short}"))?;
         Ok(())
     }
 
@@ -78,21 +88,37 @@ impl Run {
             labels: Some(self.labels()),
             ..VolumeCreateRequest::default()
         };
-        docker().await?.create_volume(volume).await.with_context(|| format!("volume {short}"))?;
+        docker()
+            .await?
+            .create_volume(volume)
+            .await
+            .with_context(|| format!("volume {short}"))?;
         Ok(())
     }
 
     /// Lets a container be found in a network by the name of its service, which it may share with others.
     pub(crate) async fn join(&self, container: &str, network: &str, service: &str) -> anyhow::Result<()> {
-        let endpoint = EndpointSettings { aliases: Some(vec![service.to_owned()]), ..EndpointSettings::default() };
-        let connect = NetworkConnectRequest { container: container.to_owned(), endpoint_config: Some(endpoint) };
+        let endpoint = EndpointSettings {
+            aliases: Some(vec![service.to_owned()]),
+            ..EndpointSettings::default()
+        };
+        let connect = NetworkConnectRequest {
+            container: container.to_owned(),
+            endpoint_config: Some(endpoint),
+        };
         let joined = docker().await?.connect_network(&self.full(network), connect).await;
         joined.with_context(|| format!("{service} in network {network}"))
     }
 
     pub(crate) async fn leave(&self, container: &str, network: &str) -> anyhow::Result<()> {
-        let disconnect = NetworkDisconnectRequest { container: container.to_owned(), force: Some(true) };
-        Ok(docker().await?.disconnect_network(&self.full(network), disconnect).await?)
+        let disconnect = NetworkDisconnectRequest {
+            container: container.to_owned(),
+            force: Some(true),
+        };
+        Ok(docker()
+            .await?
+            .disconnect_network(&self.full(network), disconnect)
+            .await?)
     }
 
     fn labels(&self) -> HashMap<String, String> {
@@ -124,7 +150,9 @@ impl Run {
 
 /// The client that testcontainers uses too.
 pub(crate) async fn docker() -> anyhow::Result<Docker> {
-    docker_client_instance().await.context("Docker can't be reached; these tests need it")
+    docker_client_instance()
+        .await
+        .context("Docker can't be reached; these tests need it")
 }
 
 /// The user of our processes (docs/spec/containers.md 11.3), and the one that might do more.
@@ -158,10 +186,20 @@ pub(crate) async fn remains(docker: &Docker, run: &str) -> anyhow::Result<Vec<St
         let filters = HashMap::from([("label", vec![format!("{label}={run}")])]);
         let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
         let containers = docker.list_containers(Some(options)).await?;
-        found.extend(containers.into_iter().filter_map(|container| container.id).map(|id| format!("container {id}")));
+        found.extend(
+            containers
+                .into_iter()
+                .filter_map(|container| container.id)
+                .map(|id| format!("container {id}")),
+        );
         let options = ListNetworksOptionsBuilder::new().filters(&filters).build();
         let networks = docker.list_networks(Some(options)).await?;
-        found.extend(networks.into_iter().filter_map(|network| network.id).map(|id| format!("network {id}")));
+        found.extend(
+            networks
+                .into_iter()
+                .filter_map(|network| network.id)
+                .map(|id| format!("network {id}")),
+        );
         let options = ListVolumesOptionsBuilder::new().filters(&filters).build();
         let volumes = docker.list_volumes(Some(options)).await?.volumes.unwrap_or_default();
         found.extend(volumes.into_iter().map(|volume| format!("volume {}", volume.name)));
@@ -187,7 +225,11 @@ async fn remove(docker: &Docker, kind: &str, name: &str) -> anyhow::Result<()> {
             docker.remove_container(name, Some(options)).await
         }
         "network " => docker.remove_network(name).await,
-        _ => docker.remove_volume(name, Some(RemoveVolumeOptionsBuilder::new().force(true).build())).await,
+        _ => {
+            docker
+                .remove_volume(name, Some(RemoveVolumeOptionsBuilder::new().force(true).build()))
+                .await
+        }
     };
     match removed {
         // Somebody was faster.
@@ -201,14 +243,29 @@ async fn runs(docker: &Docker) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     let mut note = |labels: Option<HashMap<String, String>>| {
         let labels = labels.unwrap_or_default();
-        names.extend([LABEL, COMPOSE_LABEL].iter().filter_map(|&label| labels.get(label).cloned()));
+        names.extend(
+            [LABEL, COMPOSE_LABEL]
+                .iter()
+                .filter_map(|&label| labels.get(label).cloned()),
+        );
     };
     let everything = ListContainersOptionsBuilder::new().all(true).build();
-    docker.list_containers(Some(everything)).await?.into_iter().for_each(|container| note(container.labels));
-    let networks = docker.list_networks(Some(ListNetworksOptionsBuilder::new().build())).await?;
-    networks.into_iter().for_each(|network| note(network.labels));
-    let volumes = docker.list_volumes(Some(ListVolumesOptionsBuilder::new().build())).await?.volumes;
-    volumes.unwrap_or_default().into_iter().for_each(|volume| note(Some(volume.labels)));
+    for container in docker.list_containers(Some(everything)).await? {
+        note(container.labels);
+    }
+    for network in docker
+        .list_networks(Some(ListNetworksOptionsBuilder::new().build()))
+        .await?
+    {
+        note(network.labels);
+    }
+    let volumes = docker
+        .list_volumes(Some(ListVolumesOptionsBuilder::new().build()))
+        .await?
+        .volumes;
+    for volume in volumes.unwrap_or_default() {
+        note(Some(volume.labels));
+    }
     names.retain(|name| name.starts_with(PREFIX));
     names.sort();
     names.dedup();
@@ -229,13 +286,21 @@ impl Owner {
     fn this() -> anyhow::Result<Self> {
         let process = std::process::id();
         let started = started(process).context("this process has no entry in /proc")?;
-        Ok(Self { namespace: namespace()?, process, started })
+        Ok(Self {
+            namespace: namespace()?,
+            process,
+            started,
+        })
     }
 
     fn of(run: &str) -> Option<Self> {
         let mut parts = run.strip_prefix(PREFIX)?.strip_prefix('-')?.split('-');
         let mut next = || parts.next()?.parse().ok();
-        Some(Self { namespace: next()?, process: u32::try_from(next()?).ok()?, started: next()? })
+        Some(Self {
+            namespace: next()?,
+            process: u32::try_from(next()?).ok()?,
+            started: next()?,
+        })
     }
 
     /// Whether it has certainly ended. Of a process in another namespace we know nothing.
@@ -258,8 +323,17 @@ fn started(process: u32) -> Option<u64> {
 
 /// Fails with a text that says what to do when an image isn't there.
 pub(crate) async fn need_image(image: &str) -> anyhow::Result<()> {
-    let hint = if image.starts_with("arkvory") { "deploy/compose build" } else { "deploy/base-images" };
+    let hint = if image.starts_with("arkvory") {
+        "deploy/compose build"
+    } else {
+        "deploy/base-images"
+    };
     let found = docker().await?.inspect_image(image).await;
-    found.with_context(|| format!("the image {image} is missing: run {hint} in {}", programs::root().display()))?;
+    found.with_context(|| {
+        format!(
+            "the image {image} is missing: run {hint} in {}",
+            programs::root().display()
+        )
+    })?;
     Ok(())
 }

@@ -27,7 +27,10 @@ pub(crate) struct Answer {
 
 impl Http {
     pub(crate) fn with_key(key: &str) -> anyhow::Result<Self> {
-        Ok(Self { key: Some(key.to_owned()), ..Self::without_key()? })
+        Ok(Self {
+            key: Some(key.to_owned()),
+            ..Self::without_key()?
+        })
     }
 
     pub(crate) fn without_key() -> anyhow::Result<Self> {
@@ -72,7 +75,12 @@ impl Http {
     /// The rest of a file from a place on, if the file is still the one with this tag.
     pub(crate) async fn resume(&self, url: &str, from: usize, tag: &str) -> anyhow::Result<Download> {
         let range = format!("bytes={from}-");
-        Download::of(self.request(Method::GET, url).header(RANGE, range).header(IF_RANGE, tag)).await
+        Download::of(
+            self.request(Method::GET, url)
+                .header(RANGE, range)
+                .header(IF_RANGE, tag),
+        )
+        .await
     }
 }
 
@@ -80,7 +88,11 @@ impl Answer {
     pub(crate) async fn of(request: RequestBuilder) -> anyhow::Result<Self> {
         let response = request.send().await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Ok(Self { status, headers, body: response.bytes().await? })
+        Ok(Self {
+            status,
+            headers,
+            body: response.bytes().await?,
+        })
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
@@ -100,9 +112,16 @@ impl Answer {
     pub(crate) fn error(&self) -> anyhow::Result<String> {
         let body = self.json()?;
         let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
-        ensure!(text("requestId") == self.header("x-request-id"), "another request id in the body: {body}");
+        ensure!(
+            text("requestId") == self.header("x-request-id"),
+            "another request id in the body: {body}"
+        );
         let reason = text("reason");
-        Ok(if reason.is_empty() { text("code") } else { format!("{}/{reason}", text("code")) })
+        Ok(if reason.is_empty() {
+            text("code")
+        } else {
+            format!("{}/{reason}", text("code"))
+        })
     }
 }
 
@@ -119,7 +138,10 @@ impl Download {
         if !status.is_success() {
             bail!("{status} instead of a body: {}", response.text().await?);
         }
-        Ok(Self { response, received: BytesMut::new() })
+        Ok(Self {
+            response,
+            received: BytesMut::new(),
+        })
     }
 
     pub(crate) fn status(&self) -> u16 {
@@ -162,11 +184,16 @@ impl Download {
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
 }
 
 fn slot(headers: &HeaderMap) -> anyhow::Result<u8> {
-    header(headers, "x-arkvory-slot").parse().context("an answer without X-Arkvory-Slot")
+    header(headers, "x-arkvory-slot")
+        .parse()
+        .context("an answer without X-Arkvory-Slot")
 }
 
 /// The path of a file's contents, for behind the address of a process or of HAProxy.

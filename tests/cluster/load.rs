@@ -28,7 +28,11 @@ struct Count {
 
 impl Load {
     pub(crate) fn start(http: &Http, url: &str, content: &Bytes, clients: usize) -> Self {
-        let mut load = Self { count: Arc::default(), stop: CancellationToken::new(), clients: JoinSet::new() };
+        let mut load = Self {
+            count: Arc::default(),
+            stop: CancellationToken::new(),
+            clients: JoinSet::new(),
+        };
         for _ in 0..clients {
             let (http, url, content) = (http.clone(), url.to_owned(), content.clone());
             let (count, stop) = (load.count.clone(), load.stop.clone());
@@ -70,7 +74,11 @@ async fn download(http: &Http, url: &str, content: &Bytes, count: &Count) -> any
     while let Some(chunk) = download.next().await? {
         count.received.fetch_add(chunk.len() as u64, Ordering::SeqCst);
         let end = place + chunk.len();
-        ensure!(content.get(place..end) == Some(&chunk), "wrong bytes at {place} from slot {}", download.slot()?);
+        ensure!(
+            content.get(place..end) == Some(&chunk),
+            "wrong bytes at {place} from slot {}",
+            download.slot()?
+        );
         place = end;
     }
     ensure!(place == content.len(), "{place} bytes instead of {}", content.len());
@@ -90,7 +98,11 @@ pub(crate) async fn download_resuming(http: &Http, url: &str, content: &Bytes) -
             Some(tag) => http.resume(url, place, tag).await,
         };
         if let Ok(mut download) = begun {
-            ensure!(place == 0 || download.status() == 206, "{} instead of the rest", download.status());
+            ensure!(
+                place == 0 || download.status() == 206,
+                "{} instead of the rest",
+                download.status()
+            );
             tag = Some(download.header("etag").to_owned());
             loop {
                 match download.next().await {

@@ -37,7 +37,12 @@ impl Node {
             run.join(container.id(), network, name).await?;
         }
         let network = networks.last().map(|network| run.full(network));
-        let mut node = Self { service: name.to_owned(), container, network, address: String::new() };
+        let mut node = Self {
+            service: name.to_owned(),
+            container,
+            network,
+            address: String::new(),
+        };
         node.find().await?;
         Ok(node)
     }
@@ -51,8 +56,14 @@ impl Node {
 
     async fn find(&mut self) -> anyhow::Result<()> {
         let Some(network) = &self.network else { return Ok(()) };
-        let inspected = docker().await?.inspect_container(self.id(), None::<InspectContainerOptions>).await?;
-        let networks = inspected.network_settings.and_then(|settings| settings.networks).unwrap_or_default();
+        let inspected = docker()
+            .await?
+            .inspect_container(self.id(), None::<InspectContainerOptions>)
+            .await?;
+        let networks = inspected
+            .network_settings
+            .and_then(|settings| settings.networks)
+            .unwrap_or_default();
         let address = networks.get(network).and_then(|endpoint| endpoint.ip_address.clone());
         self.address = address.unwrap_or_default();
         Ok(())
@@ -80,7 +91,12 @@ impl Node {
             if let Some(code) = self.container.exit_code().await? {
                 bail!("it ended with {code}");
             }
-            Ok(http.get(&url).await.ok().filter(|answer| answer.status == 200).map(drop))
+            Ok(http
+                .get(&url)
+                .await
+                .ok()
+                .filter(|answer| answer.status == 200)
+                .map(drop))
         });
         match ready.await {
             Ok(()) => Ok(()),
@@ -122,15 +138,23 @@ impl Node {
 
     /// Both of its outputs.
     pub(crate) async fn text(&self) -> anyhow::Result<String> {
-        let (out, err) = (self.container.stdout_to_vec().await?, self.container.stderr_to_vec().await?);
-        Ok(format!("{}{}", String::from_utf8_lossy(&out), String::from_utf8_lossy(&err)))
+        let (out, err) = (
+            self.container.stdout_to_vec().await?,
+            self.container.stderr_to_vec().await?,
+        );
+        Ok(format!(
+            "{}{}",
+            String::from_utf8_lossy(&out),
+            String::from_utf8_lossy(&err)
+        ))
     }
 
     /// The lines that the process has logged (docs/spec/environment.md 4.7).
     pub(crate) async fn log(&self) -> anyhow::Result<Vec<Value>> {
         let out = self.container.stdout_to_vec().await?;
         let lines = String::from_utf8_lossy(&out).into_owned();
-        let parse = |line: &str| serde_json::from_str(line).with_context(|| format!("a log line that isn't JSON: {line}"));
+        let parse =
+            |line: &str| serde_json::from_str(line).with_context(|| format!("a log line that isn't JSON: {line}"));
         lines.lines().map(parse).collect()
     }
 
@@ -148,13 +172,19 @@ impl Node {
     pub(crate) async fn metric(&self, http: &Http, name: &str) -> anyhow::Result<f64> {
         let text = http.get(&self.url("/health/metrics")).await?.body;
         let text = String::from_utf8_lossy(&text);
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
         value.with_context(|| format!("no metric {name} in:\n{text}"))
     }
 
     /// A file from a container, also after its end.
     pub(crate) async fn file(&self, path: &str) -> anyhow::Result<String> {
-        let bytes = self.container.copy_file_from(path, Vec::new()).await.with_context(|| path.to_owned())?;
+        let bytes = self
+            .container
+            .copy_file_from(path, Vec::new())
+            .await
+            .with_context(|| path.to_owned())?;
         Ok(String::from_utf8(bytes)?)
     }
 }

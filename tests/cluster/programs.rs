@@ -10,7 +10,7 @@ use tokio::process::Command;
 use crate::patience::within;
 
 /// Longer than anything that a test runs.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_mins(4);
 
 /// The repository.
 pub(crate) fn root() -> &'static Path {
@@ -31,8 +31,12 @@ pub(crate) fn without_settings(command: &mut Command) -> &mut Command {
 
 /// Runs a program to its end. Bounded, and killed when the test ends before it.
 pub(crate) async fn finish(command: &mut Command) -> anyhow::Result<Output> {
-    let name = format!("{:?}", command.as_std().get_program());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let name = command.as_std().get_program().display().to_string();
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
     let output = within(&name, LIMIT, command.output()).await?;
     output.with_context(|| format!("{name} can't be run"))
 }

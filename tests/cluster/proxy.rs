@@ -18,15 +18,22 @@ pub(crate) struct Proxy {
     _node: Option<Node>,
 }
 
-
 impl Proxy {
     pub(crate) fn new(node: Node) -> Self {
-        Self { url: node.url(""), admin: node.url_at(ADMIN, ""), _node: Some(node) }
+        Self {
+            url: node.url(""),
+            admin: node.url_at(ADMIN, ""),
+            _node: Some(node),
+        }
     }
 
     /// One that somebody else has started.
     pub(crate) fn at(url: String, admin: String) -> Self {
-        Self { url, admin, _node: None }
+        Self {
+            url,
+            admin,
+            _node: None,
+        }
     }
 
     /// A URL as users write it.
@@ -44,8 +51,10 @@ impl Proxy {
     pub(crate) async fn sees(&self, count: usize) -> anyhow::Result<()> {
         let what = format!("HAProxy sees {count} processes");
         // HAProxy itself may be starting.
-        eventually(&what, Duration::from_secs(10), async || Ok(matches!(self.up().await, Ok(up) if up == count).then_some(())))
-            .await
+        eventually(&what, Duration::from_secs(10), async || {
+            Ok(matches!(self.up().await, Ok(up) if up == count).then_some(()))
+        })
+        .await
     }
 }
 
@@ -53,7 +62,11 @@ impl Proxy {
 fn count_up(table: &str) -> anyhow::Result<usize> {
     let mut lines = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let head = lines.next().unwrap_or_default();
-    let column = |name: &str| head.iter().position(|&field| field == name).with_context(|| format!("no column {name}"));
+    let column = |name: &str| {
+        head.iter()
+            .position(|&field| field == name)
+            .with_context(|| format!("no column {name}"))
+    };
     let (backend, name, status) = (column("# pxname")?, column("svname")?, column("status")?);
     let is_up = |row: &Vec<&str>| {
         let field = |column: usize| row.get(column).copied().unwrap_or_default();

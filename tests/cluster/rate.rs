@@ -44,23 +44,45 @@ async fn all_processes_together_stay_under_the_rate_and_reach_it() -> anyhow::Re
     stack.publish("large", &content).await?;
 
     let samples = observe(&stack, &content).await?;
-    assert!(samples[0].granted.iter().all(|&granted| granted == 0), "the buckets aren't full at the start");
+    assert!(
+        samples[0].granted.iter().all(|&granted| granted == 0),
+        "the buckets aren't full at the start"
+    );
     let burst = 4 * policy.burst();
     let under = |time: Duration| burst + exact(policy.bytes_per_second, time);
 
     for sample in &samples {
         let limit = under(sample.at);
-        assert!(sample.received <= limit, "{} bytes after {:?}, {limit} allowed", sample.received, sample.at);
+        assert!(
+            sample.received <= limit,
+            "{} bytes after {:?}, {limit} allowed",
+            sample.received,
+            sample.at
+        );
     }
-    let windows = || samples.iter().enumerate().flat_map(|(i, from)| samples[i + 1..].iter().map(move |to| (from, to)));
+    let windows = || {
+        samples
+            .iter()
+            .enumerate()
+            .flat_map(|(i, from)| samples[i + 1..].iter().map(move |to| (from, to)))
+    };
     for (from, to) in windows() {
         let limit = under(to.at.saturating_sub(from.at)) + from.on_the_way();
         let received = to.received - from.received;
-        assert!(received <= limit, "{received} bytes between {:?} and {:?}, {limit} allowed", from.at, to.at);
+        assert!(
+            received <= limit,
+            "{received} bytes between {:?} and {:?}, {limit} allowed",
+            from.at,
+            to.at
+        );
         // And each process by its own account, with no buffers between.
-        for (slot, (before, after)) in from.granted.iter().zip(&to.granted).enumerate() {
-            let limit = policy.burst() + exact(policy.share(), to.until - from.at);
-            assert!(after - before <= limit, "slot {slot}: {} in {:?}, {limit} allowed", after - before, to.until - from.at);
+        for (number, (before, after)) in from.granted.iter().zip(&to.granted).enumerate() {
+            let (granted, time) = (after - before, to.until.saturating_sub(from.at));
+            let limit = policy.burst() + exact(policy.share(), time);
+            assert!(
+                granted <= limit,
+                "process {number}: {granted} in {time:?}, {limit} allowed"
+            );
         }
     }
 
@@ -74,7 +96,11 @@ async fn all_processes_together_stay_under_the_rate_and_reach_it() -> anyhow::Re
         last.at,
         percent(last.received)
     );
-    assert!(last.received * 10 >= live * 8, "only {} % of the shares were used", percent(last.received));
+    assert!(
+        last.received * 10 >= live * 8,
+        "only {} % of the shares were used",
+        percent(last.received)
+    );
     Ok(())
 }
 
@@ -84,7 +110,12 @@ async fn observe(stack: &Stack, content: &bytes::Bytes) -> anyhow::Result<Vec<Sa
     let mut ticks = interval(STEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let begin = Instant::now();
-    samples.push(Sample { received: 0, at: Duration::ZERO, granted: granted(stack).await?, until: begin.elapsed() });
+    samples.push(Sample {
+        received: 0,
+        at: Duration::ZERO,
+        granted: granted(stack).await?,
+        until: begin.elapsed(),
+    });
     let begin = Instant::now();
     let load = Load::start(stack.http(), &stack.proxy.url(&raw("large")), content, CLIENTS);
     while begin.elapsed() < LENGTH {
@@ -93,7 +124,12 @@ async fn observe(stack: &Stack, content: &bytes::Bytes) -> anyhow::Result<Vec<Sa
         let received = load.received();
         let at = begin.elapsed();
         let granted = granted(stack).await?;
-        samples.push(Sample { received, at, granted, until: begin.elapsed() });
+        samples.push(Sample {
+            received,
+            at,
+            granted,
+            until: begin.elapsed(),
+        });
     }
     load.end().await.context("a download under full load")?;
     Ok(samples)
@@ -104,7 +140,10 @@ async fn granted(stack: &Stack) -> anyhow::Result<Vec<u64>> {
     let asked = stack.processes().into_iter().map(|node| async {
         let body = node.readiness(stack.http()).await?;
         let granted = &body["transfers"]["downloads"]["bandwidth"]["grantedBytes"];
-        granted.as_str().and_then(|text| text.parse().ok()).with_context(|| format!("no grantedBytes: {body}"))
+        granted
+            .as_str()
+            .and_then(|text| text.parse().ok())
+            .with_context(|| format!("no grantedBytes: {body}"))
     });
     try_join_all(asked).await
 }

@@ -50,19 +50,32 @@ async fn publish(stack: Stack) -> anyhow::Result<Published> {
     assert_eq!(body["artifact"]["sha256"], digest.as_str());
     assert_eq!(body["artifact"]["size"], content.len().to_string());
     let artifact = body["artifact"]["id"].as_str().context("no id")?.to_owned();
-    Ok(Published { stack, content, artifact, tag: format!("\"sha256:{digest}\"") })
+    Ok(Published {
+        stack,
+        content,
+        artifact,
+        tag: format!("\"sha256:{digest}\""),
+    })
 }
 
 /// The three routes to the bytes (docs/spec/http-api.md 2.6).
 fn routes(published: &Published) -> [String; 3] {
     let base = format!("/api/v1/repositories/{REPOSITORY}");
-    [raw(PATH), format!("{base}/artifacts/{}/content", published.artifact), format!("{base}/asset/content?path={PATH}")]
+    [
+        raw(PATH),
+        format!("{base}/artifacts/{}/content", published.artifact),
+        format!("{base}/asset/content?path={PATH}"),
+    ]
 }
 
 async fn every_process_serves_it(published: &Published) -> anyhow::Result<()> {
     let processes = published.stack.by_slot().await?;
     let slots: Vec<u8> = processes.iter().map(|(slot, _)| *slot).collect();
-    assert_eq!(slots, [0, 1, 2, 3], "`auto` takes the lowest free slots, the writer has 0");
+    assert_eq!(
+        slots,
+        [0, 1, 2, 3],
+        "`auto` takes the lowest free slots, the writer has 0"
+    );
     for (slot, node) in processes {
         for route in routes(published) {
             let answer = published.stack.http().get(&node.url(&route)).await?;
@@ -80,12 +93,20 @@ async fn haproxy_spreads_reads_over_all(published: &Published) -> anyhow::Result
     let mut seen = BTreeSet::new();
     let url = published.stack.proxy.url(&raw(PATH));
     // A reader that has just come up gets its share step by step ("slowstart").
-    eventually("all four processes answer through HAProxy", Duration::from_secs(15), async || {
-        let answer = published.stack.http().get(&url).await?;
-        ensure!(answer.status == 200 && answer.body == published.content, "{} through HAProxy", answer.status);
-        seen.insert(answer.slot()?);
-        Ok((seen.len() == 4).then_some(()))
-    })
+    eventually(
+        "all four processes answer through HAProxy",
+        Duration::from_secs(15),
+        async || {
+            let answer = published.stack.http().get(&url).await?;
+            ensure!(
+                answer.status == 200 && answer.body == published.content,
+                "{} through HAProxy",
+                answer.status
+            );
+            seen.insert(answer.slot()?);
+            Ok((seen.len() == 4).then_some(()))
+        },
+    )
     .await?;
     assert_eq!(seen, BTreeSet::from([0, 1, 2, 3]));
     Ok(())
@@ -103,7 +124,11 @@ async fn haproxy_sends_the_rest_to_the_writer(published: &Published) -> anyhow::
         }
     }
     // The same bytes again are no change (docs/spec/http-api.md 2.7).
-    let again = published.stack.http().put(&published.stack.proxy.url(&raw_path), published.content.clone()).await?;
+    let again = published
+        .stack
+        .http()
+        .put(&published.stack.proxy.url(&raw_path), published.content.clone())
+        .await?;
     assert_eq!((again.status, again.slot()?), (200, 0));
     Ok(())
 }
@@ -118,7 +143,9 @@ async fn a_range_is_resumed_on_another_process(published: &Published) -> anyhow:
         let tag = first.header("etag").to_owned();
         let mut received = std::mem::take(&mut first.received);
         drop(first);
-        let mut rest = http.resume(&processes[there].1.url(&raw(PATH)), received.len(), &tag).await?;
+        let mut rest = http
+            .resume(&processes[there].1.url(&raw(PATH)), received.len(), &tag)
+            .await?;
         assert_eq!((rest.status(), usize::from(rest.slot()?)), (206, there));
         assert!(rest.read_to_end().await, "the rest broke off");
         received.extend_from_slice(&rest.received);
@@ -154,11 +181,21 @@ async fn readers_change_nothing(published: &Published) -> anyhow::Result<()> {
             assert_eq!(answer.error()?, "read_only", "{method} {path}");
         }
         let refused = keyless.put(&reader.url(&raw(PATH)), &b"x"[..]).await?;
-        assert_eq!((refused.status, refused.error()?.as_str()), (401, "unauthorized/credential_missing"));
+        assert_eq!(
+            (refused.status, refused.error()?.as_str()),
+            (401, "unauthorized/credential_missing")
+        );
         let refused = keyless.get(&reader.url(&raw(PATH))).await?;
-        assert_eq!((refused.status, refused.error()?.as_str()), (401, "unauthorized/credential_missing"));
+        assert_eq!(
+            (refused.status, refused.error()?.as_str()),
+            (401, "unauthorized/credential_missing")
+        );
     }
-    let absent = published.stack.http().get(&published.stack.proxy.url(&raw("something/new"))).await?;
+    let absent = published
+        .stack
+        .http()
+        .get(&published.stack.proxy.url(&raw("something/new")))
+        .await?;
     assert_eq!(absent.status, 404, "a refused change left something behind");
     Ok(())
 }
@@ -170,11 +207,22 @@ async fn other_repositories_are_closed(published: &Published) -> anyhow::Result<
         let direct = published.stack.processes().into_iter().map(|node| node.url(&route));
         for url in direct.chain([proxy.url(&route)]) {
             let answer = published.stack.http().get(&url).await?;
-            assert_eq!((answer.status, answer.error()?.as_str()), (403, "forbidden/permission_missing"), "{url}");
+            assert_eq!(
+                (answer.status, answer.error()?.as_str()),
+                (403, "forbidden/permission_missing"),
+                "{url}"
+            );
         }
     }
-    let put = published.stack.http().put(&proxy.url(&raw(PATH).replace(REPOSITORY, "foreign")), &b"x"[..]).await?;
-    assert_eq!((put.status, put.error()?.as_str()), (403, "forbidden/permission_missing"));
+    let put = published
+        .stack
+        .http()
+        .put(&proxy.url(&raw(PATH).replace(REPOSITORY, "foreign")), &b"x"[..])
+        .await?;
+    assert_eq!(
+        (put.status, put.error()?.as_str()),
+        (403, "forbidden/permission_missing")
+    );
     Ok(())
 }
 
@@ -200,17 +248,30 @@ async fn containers_have_no_rights(published: &Published) -> anyhow::Result<()> 
     let [ours, root] = USERS;
     for reader in &published.stack.readers {
         let (done, text) = run_as(ours, reader.id(), &["sh", "-c", "echo x > /data/blobs/x"]).await?;
-        assert!(!done && text.contains("Read-only file system"), "the files can be changed: {text}");
+        assert!(
+            !done && text.contains("Read-only file system"),
+            "the files can be changed: {text}"
+        );
         for user in USERS {
             let (done, text) = run_as(user, reader.id(), &["sh", "-c", "cat /secrets/*/*.key"]).await?;
-            assert!(!done && text.contains("No such file"), "a reader sees the owner's key: {text}");
+            assert!(
+                !done && text.contains("No such file"),
+                "a reader sees the owner's key: {text}"
+            );
         }
     }
     for node in published.stack.processes() {
         let (done, text) = run_as(root, node.id(), &["sh", "-c", "echo x > /usr/local/bin/x"]).await?;
-        assert!(!done && text.contains("Read-only file system"), "the image can be changed: {text}");
+        assert!(
+            !done && text.contains("Read-only file system"),
+            "the image can be changed: {text}"
+        );
         let users = users(node).await?;
-        assert_eq!(users, BTreeSet::from(["10001".to_owned()]), "processes run as one user without rights");
+        assert_eq!(
+            users,
+            BTreeSet::from(["10001".to_owned()]),
+            "processes run as one user without rights"
+        );
     }
     Ok(())
 }
@@ -221,5 +282,9 @@ async fn users(node: &Node) -> anyhow::Result<BTreeSet<String>> {
     // Docker wants to see the process numbers, too.
     let options = TopOptionsBuilder::new().ps_args("-eo uid,pid").build();
     let table = docker().await?.top_processes(node.id(), Some(options)).await?.processes;
-    Ok(table.unwrap_or_default().into_iter().filter_map(|row| row.into_iter().next()).collect())
+    Ok(table
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|row| row.into_iter().next())
+        .collect())
 }

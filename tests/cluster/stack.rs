@@ -16,7 +16,7 @@ use crate::proxy::Proxy;
 pub(crate) const KIB: u64 = 1024;
 pub(crate) const MIB: u64 = 1024 * KIB;
 /// For a command that makes files or tables, and ends.
-const ONE_SHOT: Duration = Duration::from_secs(60);
+const ONE_SHOT: Duration = Duration::from_mins(1);
 
 /// One stack at a time, also when tests run as threads of one process (under nextest they are processes; see
 /// .config/nextest.toml).
@@ -31,9 +31,15 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// Small enough to be reached on any machine, large enough not to wait for.
-    pub(crate) const USUAL: Self = Self { slots: 4, bytes_per_second: 64 * MIB };
+    pub(crate) const USUAL: Self = Self {
+        slots: 4,
+        bytes_per_second: 64 * MIB,
+    };
     /// Not to be in the way.
-    pub(crate) const FAST: Self = Self { slots: 4, bytes_per_second: 1024 * MIB };
+    pub(crate) const FAST: Self = Self {
+        slots: 4,
+        bytes_per_second: 1024 * MIB,
+    };
 
     /// What one process may send in a second.
     pub(crate) fn share(self) -> u64 {
@@ -81,7 +87,14 @@ impl Ground {
         database.take_name(&run, "data").await?;
         one_shot(&run, &blueprint, "migrate").await?;
         let http = Http::with_key(key.trim())?;
-        Ok(Self { run, blueprint, http, policy, _database: database, _alone: alone })
+        Ok(Self {
+            run,
+            blueprint,
+            http,
+            policy,
+            _database: database,
+            _alone: alone,
+        })
     }
 
     /// The writer's service with this installation's policy.
@@ -100,9 +113,15 @@ impl Ground {
 
     fn process(&self, name: &str) -> anyhow::Result<Service> {
         let mut service = self.blueprint.service(name)?;
-        let Policy { slots, bytes_per_second } = self.policy;
+        let Policy {
+            slots,
+            bytes_per_second,
+        } = self.policy;
         service.set("ARKVORY_GATEWAY_SLOTS", Some(&slots.to_string()));
-        service.set("ARKVORY_SHARED_DOWNLOAD_BYTES_PER_SECOND", Some(&bytes_per_second.to_string()));
+        service.set(
+            "ARKVORY_SHARED_DOWNLOAD_BYTES_PER_SECOND",
+            Some(&bytes_per_second.to_string()),
+        );
         Ok(service)
     }
 
@@ -146,7 +165,12 @@ impl Stack {
         let readers = readers.into_iter().collect::<Result<Vec<_>, _>>()?;
         let proxy = Proxy::new(proxy?);
         proxy.sees(1 + readers.len()).await?;
-        Ok(Self { ground, writer, readers, proxy })
+        Ok(Self {
+            ground,
+            writer,
+            readers,
+            proxy,
+        })
     }
 
     pub(crate) fn http(&self) -> &Http {
@@ -172,8 +196,16 @@ impl Stack {
 
     /// Publishes a file through HAProxy.
     pub(crate) async fn publish(&self, path: &str, content: &bytes::Bytes) -> anyhow::Result<()> {
-        let answer = self.http().put(&self.proxy.url(&crate::http::raw(path)), content.clone()).await?;
-        ensure!(answer.status == 201, "{path} was not published: {} {:?}", answer.status, answer.body);
+        let answer = self
+            .http()
+            .put(&self.proxy.url(&crate::http::raw(path)), content.clone())
+            .await?;
+        ensure!(
+            answer.status == 201,
+            "{path} was not published: {} {:?}",
+            answer.status,
+            answer.body
+        );
         answer.slot().map(drop).context("an answer that no process gave")
     }
 }

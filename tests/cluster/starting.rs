@@ -23,13 +23,19 @@ async fn a_process_that_does_not_fit_stops_and_says_why() -> anyhow::Result<()> 
     let reader = ground.start("reader", &ground.reader(Slot::Fixed(1))?).await?;
     reader.ready().await?;
     let content = noise(5, 1000);
-    assert_eq!(ground.http.put(&writer.url(&raw("x")), content.clone()).await?.status, 201);
+    assert_eq!(
+        ground.http.put(&writer.url(&raw("x")), content.clone()).await?.status,
+        201
+    );
 
     // One after the other: each holds the section of acquisitions for a moment.
     let refused = refusal(&ground, "reader", &ground.reader(Slot::Fixed(1))?, "busy").await?;
     assert!(refused.to_string().contains("slot"), "{refused}");
     let mut other = ground.reader(Slot::Fixed(2))?;
-    other.set("ARKVORY_SHARED_DOWNLOAD_BYTES_PER_SECOND", Some(&(2 * Policy::USUAL.bytes_per_second).to_string()));
+    other.set(
+        "ARKVORY_SHARED_DOWNLOAD_BYTES_PER_SECOND",
+        Some(&(2 * Policy::USUAL.bytes_per_second).to_string()),
+    );
     refusal(&ground, "reader", &other, "conflict").await?;
     let mut other = ground.reader(Slot::Fixed(2))?;
     other.set("ARKVORY_GATEWAY_SLOTS", Some("5"));
@@ -65,7 +71,11 @@ async fn before_the_policy_there_is_no_slot(ground: &Ground) -> anyhow::Result<(
     let standalone = ground.start("writer", &standalone(ground)?).await?;
     standalone.ready().await?;
     let answer = Http::without_key()?.get(&standalone.url("/health/status")).await?;
-    assert_eq!(answer.header("x-arkvory-slot"), "", "standalone has no slot (docs/spec/http-api.md 2.1)");
+    assert_eq!(
+        answer.header("x-arkvory-slot"),
+        "",
+        "standalone has no slot (docs/spec/http-api.md 2.1)"
+    );
     // The two profiles never mix.
     refusal(ground, "reader", &ground.reader(Slot::Auto)?, "busy").await?;
     standalone.stop().await?;
@@ -93,10 +103,19 @@ async fn refusal(ground: &Ground, name: &str, service: &Service, code: &str) -> 
     let node = ground.start(name, service).await?;
     let ended = node.exit_code(REFUSAL).await?;
     let Some(line) = node.logged("startup.failed").await? else {
-        bail!("{name} ended with {ended} and without startup.failed:\n{}", node.text().await?);
+        bail!(
+            "{name} ended with {ended} and without startup.failed:\n{}",
+            node.text().await?
+        );
     };
     ensure!(ended == 1, "{name} ended with {ended}: {line}");
-    ensure!(line.to_string().contains(code), "{name} was refused, but not as {code}: {line}");
-    ensure!(node.logged("api.listening").await?.is_none(), "{name} listened before it was refused");
+    ensure!(
+        line.to_string().contains(code),
+        "{name} was refused, but not as {code}: {line}"
+    );
+    ensure!(
+        node.logged("api.listening").await?.is_none(),
+        "{name} listened before it was refused"
+    );
     Ok(line)
 }
