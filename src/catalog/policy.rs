@@ -4,11 +4,7 @@ use sqlx::PgConnection;
 
 use super::error::{Error, Refusal};
 use crate::model::member::Slot;
-
-/// Smallest share of one slot, bytes per second.
-pub const FLOOR_PER_SLOT: u64 = 65_536;
-/// Largest rate, bytes per second: 1 TiB/s.
-pub const CEILING: u64 = 1 << 40;
+use crate::model::number::{HIGHEST_RATE, LOWEST_RATE};
 
 /// How many slots there are and how fast all of them together may send. Can't hold numbers out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +38,7 @@ impl Policy {
         if !(2..=Slot::MOST).contains(&slots) {
             return Err(BadPolicy::Slots);
         }
-        let rates = u64::from(slots) * FLOOR_PER_SLOT..=CEILING;
+        let rates = u64::from(slots) * LOWEST_RATE..=HIGHEST_RATE;
         if !rates.contains(&total) {
             return Err(BadPolicy::Total);
         }
@@ -136,11 +132,14 @@ mod tests {
     #[test]
     fn refused_policies() {
         assert_eq!(Policy::new(1, 65_536, 0), Err(BadPolicy::Slots));
-        assert_eq!(Policy::new(17, CEILING, 0), Err(BadPolicy::Slots));
+        assert_eq!(Policy::new(17, HIGHEST_RATE, 0), Err(BadPolicy::Slots));
         assert_eq!(Policy::new(3, 3 * 65_536 - 1, 0), Err(BadPolicy::Total));
-        assert_eq!(Policy::new(3, CEILING + 1, 0), Err(BadPolicy::Total));
+        assert_eq!(Policy::new(3, HIGHEST_RATE + 1, 0), Err(BadPolicy::Total));
         assert_eq!(Policy::new(3, 3 * 65_536, 1), Err(BadPolicy::PerPrincipal));
-        assert_eq!(Policy::new(3, 3 * 65_536, CEILING + 1), Err(BadPolicy::PerPrincipal));
+        assert_eq!(
+            Policy::new(3, 3 * 65_536, HIGHEST_RATE + 1),
+            Err(BadPolicy::PerPrincipal)
+        );
         let policy = Policy::new(3, 3 * 65_536, 3 * 65_536).unwrap();
         assert_eq!(policy.check(Slot::new(3).unwrap()), Err(BadPolicy::Slot));
         assert_eq!(policy.check(Slot::new(2).unwrap()), Ok(()));

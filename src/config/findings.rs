@@ -6,11 +6,7 @@ use std::ops::RangeInclusive;
 use super::Mistakes;
 use super::report::{Entry, Origin, Report};
 use super::variables::Variable;
-
-/// The lowest rate, and the least that one slot must carry, in bytes per second.
-pub(super) const LOWEST_RATE: u64 = 65_536;
-/// The highest rate: 1 TiB/s.
-pub(super) const HIGHEST_RATE: u64 = 1 << 40;
+use crate::model::number::{HIGHEST_RATE, LOWEST_RATE, canonical};
 
 /// Collects while the sections are read.
 #[derive(Default)]
@@ -92,7 +88,7 @@ impl Findings {
         }
         let allowed = format!("a whole number from {} to {}", range.start(), range.end());
         self.given(variable, &allowed, |text| {
-            T::try_from(canonical(text)?).ok().filter(|n| range.contains(n))
+            T::try_from(canonical::<u64>(text)?).ok().filter(|n| range.contains(n))
         })
         .unwrap_or(default)
     }
@@ -126,43 +122,12 @@ impl Findings {
     }
 }
 
-/// A decimal without sign, space, leading zero or exponent (docs/spec/environment.md 4.0).
-pub(super) fn canonical(text: &str) -> Option<u64> {
-    let digits = text.bytes().all(|c| c.is_ascii_digit());
-    let leading_zero = text.len() > 1 && text.starts_with('0');
-    if digits && !leading_zero {
-        text.parse().ok()
-    } else {
-        None
-    }
-}
-
 /// A canonical rate: 0, or from the lowest to the highest.
 pub(super) fn rate(text: &str) -> Option<u64> {
-    canonical(text).filter(|n| *n == 0 || (LOWEST_RATE..=HIGHEST_RATE).contains(n))
+    canonical(text).filter(|n: &u64| *n == 0 || (LOWEST_RATE..=HIGHEST_RATE).contains(n))
 }
 
 /// What [`rate`] takes, in words.
 pub(super) fn allowed_rate() -> String {
     format!("0 or a whole number from {LOWEST_RATE} to {HIGHEST_RATE}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn canonical_is_what_a_number_prints_as(n: u64) {
-            prop_assert_eq!(canonical(&n.to_string()), Some(n));
-        }
-
-        #[test]
-        fn nothing_else_is_canonical(text in "[0-9+e. _-]{0,22}") {
-            if let Some(n) = canonical(&text) {
-                prop_assert_eq!(n.to_string(), text);
-            }
-        }
-    }
 }

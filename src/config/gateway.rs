@@ -1,9 +1,10 @@
 //! The shared profile: slots under one rate (docs/spec/environment.md 4.2).
 
-use super::findings::{Findings, LOWEST_RATE, allowed_rate, canonical, rate};
+use super::findings::{Findings, allowed_rate, rate};
 use super::report::UNSET;
 use super::variables::{Variable, Variables};
 use crate::model::member::{Role, Slot};
+use crate::model::number::{LOWEST_RATE, canonical};
 
 /// Which slot a process takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +78,7 @@ fn read_slots(variable: &Variable, findings: &mut Findings) -> Option<u8> {
         findings.invalid(variable.name, ALLOWED);
     }
     findings.given(variable, ALLOWED, |text| {
-        let slots = u8::try_from(canonical(text)?).ok()?;
+        let slots = canonical::<u8>(text)?;
         (2..=Slot::MOST).contains(&slots).then_some(slots)
     })
 }
@@ -93,7 +94,7 @@ fn read_slot(
         if text == "auto" {
             return Some(SlotChoice::Auto);
         }
-        let number = u8::try_from(canonical(text)?).ok()?;
+        let number = canonical::<u8>(text)?;
         let fits = slots.is_none_or(|slots| number < slots);
         Slot::new(number).filter(|_| fits).map(SlotChoice::Fixed)
     })?;

@@ -47,6 +47,8 @@ struct Exchange {
     received: u64,
     sent: u64,
     closing: Option<Closing>,
+    /// Whether the socket is gone: then nothing will be flushed any more.
+    over: bool,
 }
 
 impl Connection {
@@ -60,10 +62,23 @@ impl Connection {
     }
 
     /// Calls `closing` when the answer whose body has just ended is flushed, or will never be.
+    ///
+    /// A connection that breaks takes its socket down before the body of its answer.
     pub(super) fn on_answered(&self, closing: Closing) {
         // Of a client that does not wait for answers, the last one may still be on its way.
         self.settle(false);
-        self.exchange.lock().unwrap_or_else(PoisonError::into_inner).closing = Some(closing);
+        let mut exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
+        exchange.closing = Some(closing);
+        let over = exchange.over;
+        drop(exchange);
+        if over {
+            self.settle(false);
+        }
+    }
+
+    fn end(&self) {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner).over = true;
+        self.settle(false);
     }
 
     fn settle(&self, flushed: bool) {
@@ -135,7 +150,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.connection.settle(false);
+        self.connection.end();
     }
 }
 

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use super::problem::Problem;
+use crate::model::number::canonical;
 
 /// Options that a route knows, each at most once.
 #[derive(Debug)]
@@ -92,12 +93,6 @@ impl Options {
             ))
         }
     }
-}
-
-/// A whole number in its one way of writing: no sign, no leading zero.
-pub(super) fn canonical<T: FromStr>(text: &str) -> Option<T> {
-    let plain = text.bytes().all(|c| c.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
-    if plain { text.parse().ok() } else { None }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub mod failure;
 pub mod id;
 pub mod member;
 pub mod name;
+pub mod number;
 pub mod principal;
 pub mod range;
 pub mod trust;

@@ -13,10 +13,11 @@ use crate::catalog::assets::{self, Revision};
 use crate::catalog::within;
 use crate::http::app::App;
 use crate::http::content::{self, Ask};
-use crate::http::options::{Options, canonical};
+use crate::http::options::Options;
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::model::name::{AssetPath, LONGEST_PATH};
+use crate::model::number::canonical;
 use crate::wire::artifact::{Asset, AssetRevision, Page};
 
 /// Most paths of a list that has no pages.

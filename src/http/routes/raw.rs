@@ -9,14 +9,14 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use super::extract::Inside;
-use crate::artifact::{Publication, Wanted};
+use crate::artifact::{Error, Publication, Wanted};
 use crate::http::app::App;
 use crate::http::content::{self, Ask};
-use crate::http::options::canonical;
 use crate::http::problem::Problem;
 use crate::http::respond;
 use crate::model::digest::Digest;
 use crate::model::name::AssetPath;
+use crate::model::number::canonical;
 use crate::model::principal::Permission;
 use crate::telemetry::metrics::Direction;
 use crate::telemetry::request;
@@ -76,7 +76,11 @@ async fn publish(app: &App, inside: Inside, headers: &HeaderMap, uri: &Uri, body
         let _active = active;
         request::on_behalf_of(request_id, Box::pin(publish.run(publication, body))).await
     });
-    let published = work.await.map_err(|_| Problem::defect())??;
+    let published = match work.await.map_err(|_| Problem::defect())? {
+        // The client's doing, and nothing for the operator to look at.
+        Err(error @ Error::Interrupted(_)) => return Err(Problem::from_error(&error)),
+        outcome => outcome?,
+    };
 
     let status = if published.created {
         StatusCode::CREATED

@@ -21,7 +21,7 @@ use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::registry::LookupSpan;
 use uuid::Uuid;
 
-pub use context::{continue_from, inject, parent_of, trace_id, trace_id_of};
+pub use context::{continue_from, inject, parent_of, trace_id};
 
 use super::{SERVICE, SPANS, VERSION};
 
