@@ -67,27 +67,27 @@ impl Facts {
         if let Some(lease) = &self.lease {
             put.gauge(
                 "arkvory_gateway_slot",
-                "Slot of this process.",
+                "Slot of this process",
                 u64::from(lease.slot.number()),
             );
             put.gauge(
                 "arkvory_gateway_slots",
-                "Slots of the installation.",
+                "Slots of the installation",
                 u64::from(lease.slots),
             );
             put.gauge(
                 "arkvory_gateway_generation",
-                "Owners that this slot has had.",
+                "Owners that this slot has had",
                 lease.generation,
             );
             put.seconds(
                 "arkvory_gateway_lease_age_seconds",
-                "Time since the last good renewal.",
+                "Time since the last good renewal",
                 lease.age,
             );
             put.seconds(
                 "arkvory_gateway_lease_left_seconds",
-                "Time until the lease is lost.",
+                "Time until the lease is lost",
                 lease.left,
             );
         }
@@ -95,42 +95,42 @@ impl Facts {
         if let Some(total) = download.total {
             put.gauge(
                 "arkvory_download_total_bytes_per_second",
-                "Rate of all processes together.",
+                "Rate of all processes together",
                 total,
             );
         }
         put.gauge(
             "arkvory_download_share_bytes_per_second",
-            "Rate of this process; 0 = no limit.",
+            "Rate of this process; 0 = no limit",
             download.share,
         );
         put.counter(
             "arkvory_download_granted_bytes",
-            "Bytes that downloads were granted.",
+            "Bytes that downloads were granted",
             download.granted,
         );
         put.gauge(
             "arkvory_download_waiting_quanta",
-            "Quanta that wait for bytes.",
+            "Quanta that wait for bytes",
             download.waiting,
         );
-        put.gauge("arkvory_open_artifacts", "Files open for reading.", self.open_artifacts);
+        put.gauge("arkvory_open_artifacts", "Files open for reading", self.open_artifacts);
         put.counter(
             "arkvory_log_lines_dropped",
-            "Log lines that were lost.",
+            "Log lines that were lost",
             self.log_lines_dropped,
         );
         if let Some(failed) = self.trace_exports_failed {
             put.counter(
                 "arkvory_trace_exports_failed",
-                "Exports of spans that have failed.",
+                "Exports of spans that have failed",
                 failed,
             );
         }
         if let Some(age) = self.ownership_probe_age {
             put.seconds(
                 "arkvory_ownership_probe_age_seconds",
-                "Time since ownership was last seen.",
+                "Time since ownership was last seen",
                 age,
             );
         }
@@ -139,14 +139,14 @@ impl Facts {
             reads.get_or_create(&[("how", how)]).inc_by(count);
         }
         put.0
-            .register("arkvory_download_reads", "Reads of files for downloads.", reads);
+            .register("arkvory_download_reads", "Reads of files for downloads", reads);
         let tasks = Family::<[(&str, &str); 1], Gauge>::default();
         for (kind, count) in &self.tasks {
             tasks
                 .get_or_create(&[("kind", *kind)])
                 .set(i64::try_from(*count).unwrap_or(i64::MAX));
         }
-        put.0.register("arkvory_tasks", "Tasks that live.", tasks);
+        put.0.register("arkvory_tasks", "Tasks that live", tasks);
     }
 }
 

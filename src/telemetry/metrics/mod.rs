@@ -147,10 +147,10 @@ impl Metrics {
         build
             .get_or_create(&[("service", SERVICE), ("version", VERSION)])
             .set(1);
-        add(r, "arkvory_build_info", "What runs here.", build);
+        add(r, "arkvory_build_info", "What runs here", build);
         r.register(
             "arkvory_process_start_time_seconds",
-            "When the process began, since 1970.",
+            "When the process began, since 1970",
             ConstGauge::new(started.wall.as_secs_f64()),
         );
         let seconds = Family::new_with_constructor((|| Histogram::new(REQUEST_SECONDS)) as fn() -> Histogram);
@@ -158,40 +158,35 @@ impl Metrics {
             requests: add(
                 r,
                 "arkvory_http_requests",
-                "Requests that have ended.",
+                "Requests that have ended",
                 Family::default(),
             ),
             seconds: add(
                 r,
                 "arkvory_http_request_duration_seconds",
-                "Time from head to end of response.",
+                "Time from head to end of response",
                 seconds,
             ),
-            received: add(
-                r,
-                "arkvory_http_request_bytes",
-                "Bytes from sockets.",
-                Family::default(),
-            ),
-            sent: add(r, "arkvory_http_response_bytes", "Bytes to sockets.", Family::default()),
+            received: add(r, "arkvory_http_request_bytes", "Bytes from sockets", Family::default()),
+            sent: add(r, "arkvory_http_response_bytes", "Bytes to sockets", Family::default()),
             in_flight: add(
                 r,
                 "arkvory_http_requests_in_flight",
-                "Requests but those for health.",
+                "Requests but those for health",
                 Gauge::default(),
             ),
-            active: add(r, "arkvory_transfer_active", "Transfers that run.", Family::default()),
+            active: add(r, "arkvory_transfer_active", "Transfers that run", Family::default()),
             renewals: add(
                 r,
                 "arkvory_gateway_renewal_duration_seconds",
-                "Time of renewals of the lease, good or bad.",
+                "Time of renewals of the lease, good or bad",
                 Histogram::new(RENEWAL_SECONDS),
             ),
-            downloads: add(r, "arkvory_downloads", "Downloads that have ended.", Family::default()),
+            downloads: add(r, "arkvory_downloads", "Downloads that have ended", Family::default()),
             collection_failures: add(
                 r,
                 "arkvory_metrics_collection_failures",
-                "Values that could not be collected.",
+                "Values that could not be collected",
                 Family::default(),
             ),
             registry,

@@ -13,13 +13,13 @@ pub(super) fn collect(registry: &mut Registry, failed: impl Fn(&'static str)) {
     match resident_bytes() {
         Some(bytes) => registry.register(
             "arkvory_process_resident_memory_bytes",
-            "Memory of this process, mapped files included.",
+            "Memory of this process, mapped files included",
             ConstGauge::new(bytes),
         ),
         None => failed(COLLECTORS[0]),
     }
     match open_fds() {
-        Some(count) => registry.register("arkvory_process_open_fds", "Open descriptors.", ConstGauge::new(count)),
+        Some(count) => registry.register("arkvory_process_open_fds", "Open descriptors", ConstGauge::new(count)),
         None => failed(COLLECTORS[1]),
     }
 }
