@@ -77,6 +77,8 @@ impl Classify for Failure {
     }
 }
 
+/// How long a successor waits for the sessions of a process that has just ended.
+const SUCCESSION: Duration = Duration::from_millis(250);
 /// How long what was acquired may take to be released after a start that failed.
 const RELEASING: Duration = Duration::from_secs(2);
 
@@ -122,7 +124,7 @@ async fn build(
 
     // Both are kept from the moment that they are there: the steps behind them can take longer than either lasts.
     let claim = claim(&config);
-    let ownership = Ownership::claim(database.clone(), claim, volume.identity(), clock.clone()).await?;
+    let ownership = claim_patiently(&database, claim, &volume, &clock).await?;
     let (changes, ownership_facts) = (ownership.changes(), ownership.facts());
     let mut windows = vec![ownership.window()];
     keep(tasks, OWNERSHIP, |end| ownership.run(end));
@@ -209,6 +211,22 @@ async fn build(
         pools,
         drain: config.http.drain,
     })
+}
+
+/// Claims the storage; once more if it is busy, as PostgreSQL needs up to 100 ms to notice that a process has gone.
+async fn claim_patiently(
+    database: &Database,
+    claim: Claim,
+    volume: &Volume,
+    clock: &Arc<dyn Clock>,
+) -> Result<Ownership, lease::Error> {
+    match Ownership::claim(database.clone(), claim, volume.identity(), clock.clone()).await {
+        Err(error) if error.kind() == Kind::Busy => {
+            tokio::time::sleep(SUCCESSION).await;
+            Ownership::claim(database.clone(), claim, volume.identity(), clock.clone()).await
+        }
+        outcome => outcome,
+    }
 }
 
 fn claim(config: &Config) -> Claim {
