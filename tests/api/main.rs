@@ -3,7 +3,7 @@
 //! The files follow the specification: `reading` and `publishing` are docs/spec/http-api.md 2.6 and 2.7, `listing` is
 //! 2.8, `front` is 2.1 to 2.3 with docs/spec/errors.md, `health` is docs/spec/health.md, `settings` is
 //! docs/spec/environment.md, `starting` and `gateway` are docs/spec/cases.md 9.2 and 9.3, `outages` is 9.4; `draining`,
-//! `crashes`, `full_disk` and `leaving` are what may go wrong around a transfer.
+//! `crashes`, `full_disk` and `leaving` are what may go wrong around a transfer; `traces` is what a collector gets.
 
 #[cfg(test)]
 mod crashes;
@@ -49,6 +49,8 @@ mod support;
 #[cfg(test)]
 #[path = "../support/talk.rs"]
 mod talk;
+#[cfg(test)]
+mod traces;
 #[cfg(test)]
 #[path = "../support/wire.rs"]
 mod wire;
