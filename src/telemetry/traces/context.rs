@@ -71,8 +71,8 @@ impl Injector for Into<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opentelemetry::trace::TraceContextExt as _;
     use crate::telemetry::SPANS;
+    use opentelemetry::trace::TraceContextExt as _;
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
