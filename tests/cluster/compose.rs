@@ -19,7 +19,7 @@ use crate::programs::{finish, output, root, without_settings};
 use crate::proxy::Proxy;
 use crate::stack::{ONE_AT_A_TIME, Policy};
 
-/// What a build and the scripts need of the repository. The last is the folder of fetched tools.
+/// What a build and the scripts need of the repository, and the folder of tools that it has fetched.
 const FILES: [&str; 12] = [
     "Cargo.toml",
     "Cargo.lock",
@@ -35,14 +35,14 @@ const FILES: [&str; 12] = [
     ".tools",
 ];
 
-/// A clone of the repository with a project name, ports and an image of its own, so that it can run beside any other.
-struct Copy {
+/// A copy of the repository with a project name, ports and an image of its own, so that it can run beside any other.
+struct Checkout {
     dir: TempDir,
     run: Run,
     image: String,
 }
 
-impl Copy {
+impl Checkout {
     async fn make() -> anyhow::Result<Self> {
         let run = Run::begin().await?;
         let dir = TempDir::new()?;
@@ -73,9 +73,9 @@ impl Copy {
     fn script(&self, line: &str, folder: &Path) -> Command {
         let mut words = line.split_whitespace();
         let mut command = Command::new(self.path().join("deploy").join(words.next().unwrap_or_default()));
-        command.args(words).current_dir(folder).env_remove("ARKVORY_IMAGE");
-        without_settings(&mut command);
-        command.env_remove("ARKVORY_IMAGE");
+        command.args(words).current_dir(folder);
+        // The settings are in the copy's .env, also which image.
+        without_settings(&mut command).env_remove("ARKVORY_IMAGE");
         command
     }
 
@@ -97,7 +97,7 @@ impl Copy {
     }
 }
 
-impl Drop for Copy {
+impl Drop for Checkout {
     /// The image can go only after its containers.
     fn drop(&mut self) {
         self.run.remove();
@@ -113,41 +113,41 @@ impl Drop for Copy {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_of_the_readme_work() -> anyhow::Result<()> {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let copy = Copy::make().await?;
+    let checkout = Checkout::make().await?;
 
-    let said = copy.run("up").await?;
+    let said = checkout.run("up").await?;
     assert!(
         said.contains("Arkvory is up after") && said.contains("one writer and 3 readers"),
         "{said}"
     );
-    restrictions_of_compose_hold(&copy).await?;
-    a_second_up_changes_nothing(&copy).await?;
+    restrictions_of_compose_hold(&checkout).await?;
+    a_second_up_changes_nothing(&checkout).await?;
 
-    let key = copy.run("key").await?;
+    let key = checkout.run("key").await?;
     let http = Http::with_key(key.trim())?;
-    let proxy = Proxy::at(copy.address(8080).await?, copy.address(8404).await?);
-    put_and_get(&copy, &http, &proxy).await?;
-    println!("{}", scaling_up_and_down(&copy, &http, &proxy).await?);
+    let proxy = Proxy::at(checkout.address(8080).await?, checkout.address(8404).await?);
+    put_and_get(&checkout, &http, &proxy).await?;
+    println!("{}", scaling_up_and_down(&checkout, &http, &proxy).await?);
 
-    let said = copy.run("down --volumes").await?;
+    let said = checkout.run("down --volumes").await?;
     assert!(said.contains("No volume of it is left"), "{said}");
-    let left = remains(&docker().await?, copy.run.name()).await?;
+    let left = remains(&docker().await?, checkout.run.name()).await?;
     assert!(left.is_empty(), "left behind: {left:?}");
     Ok(())
 }
 
-async fn a_second_up_changes_nothing(copy: &Copy) -> anyhow::Result<()> {
-    let before = copy.containers("").await?;
-    let said = copy.run("up").await?;
+async fn a_second_up_changes_nothing(checkout: &Checkout) -> anyhow::Result<()> {
+    let before = checkout.containers("").await?;
+    let said = checkout.run("up").await?;
     assert!(said.contains("already up, nothing changed"), "{said}");
-    assert_eq!(copy.containers("").await?, before, "containers were made anew");
+    assert_eq!(checkout.containers("").await?, before, "containers were made anew");
     Ok(())
 }
 
 /// What docs/spec/containers.md promises of every container, as Docker sees it.
-async fn restrictions_of_compose_hold(copy: &Copy) -> anyhow::Result<()> {
+async fn restrictions_of_compose_hold(checkout: &Checkout) -> anyhow::Result<()> {
     for service in ["postgres", "writer", "reader", "haproxy"] {
-        let ids = copy.containers(service).await?;
+        let ids = checkout.containers(service).await?;
         ensure!(!ids.is_empty(), "no container of {service}");
         for id in ids {
             let text = output(Command::new("docker").args(["inspect", &id])).await?;
@@ -197,13 +197,13 @@ fn restricted(service: &str, container: &Value) -> anyhow::Result<()> {
 }
 
 /// `cli put` and `cli get`, as the README has them (docs/spec/containers.md 11.4).
-async fn put_and_get(copy: &Copy, http: &Http, proxy: &Proxy) -> anyhow::Result<()> {
+async fn put_and_get(checkout: &Checkout, http: &Http, proxy: &Proxy) -> anyhow::Result<()> {
     let user = TempDir::new()?;
     let content = noise(6, 5_000_000);
     tokio::fs::write(user.path().join("app.tar.gz"), &content).await?;
     let cli = async |line: &str| {
         let line = format!("compose run --rm --no-deps -T cli {line}");
-        output(&mut copy.script(&line, user.path())).await
+        output(&mut checkout.script(&line, user.path())).await
     };
     let said = cli("put app.tar.gz releases/app/1.0/app.tar.gz").await?;
     assert!(
@@ -226,7 +226,7 @@ async fn put_and_get(copy: &Copy, http: &Http, proxy: &Proxy) -> anyhow::Result<
 
     // A mistake says so and ends with another code.
     let line = "compose run --rm --no-deps -T cli get releases/app/1.0/absent";
-    let failed = finish(&mut copy.script(line, user.path())).await?;
+    let failed = finish(&mut checkout.script(line, user.path())).await?;
     assert!(!failed.status.success(), "{failed:?}");
     assert!(
         !user.path().join("absent").exists(),
@@ -247,7 +247,7 @@ async fn assert_same(path: &PathBuf, content: &Bytes) -> anyhow::Result<()> {
 }
 
 /// docs/spec/haproxy.md 10.4: readers come and go while downloads run, and clients that resume notice nothing.
-async fn scaling_up_and_down(copy: &Copy, http: &Http, proxy: &Proxy) -> anyhow::Result<String> {
+async fn scaling_up_and_down(checkout: &Checkout, http: &Http, proxy: &Proxy) -> anyhow::Result<String> {
     const CLIENTS: usize = 6;
     // A second and a half of one process, shared by one or two clients.
     let content = noise(7, usize::try_from(96 * crate::stack::MIB)?);
@@ -276,7 +276,7 @@ async fn scaling_up_and_down(copy: &Copy, http: &Http, proxy: &Proxy) -> anyhow:
 
     for (readers, slots) in [(5, 6), (1, 2)] {
         let line = format!("compose up --detach --wait --no-recreate --scale reader={readers} reader");
-        copy.run(&line).await?;
+        checkout.run(&line).await?;
         let scaled = Instant::now();
         proxy.sees(slots).await.with_context(|| format!("{readers} readers"))?;
         ensure!(

@@ -9,8 +9,8 @@ use tokio::process::Command;
 
 use crate::patience::within;
 
-/// Longer than anything that a test runs.
-const LIMIT: Duration = Duration::from_mins(4);
+/// Longer than anything that a test runs, which may be the build of an image.
+const LIMIT: Duration = Duration::from_mins(10);
 
 /// The repository.
 pub(crate) fn root() -> &'static Path {

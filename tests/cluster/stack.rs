@@ -5,12 +5,14 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures_util::future::{join_all, try_join_all};
 use testcontainers::core::WaitFor;
+use tokio::process::Command;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::blueprint::{Blueprint, Service};
-use crate::docker::{Run, need_image};
+use crate::docker::{LABEL, Run, need_image};
 use crate::http::Http;
 use crate::node::Node;
+use crate::programs::output;
 use crate::proxy::Proxy;
 
 pub(crate) const KIB: u64 = 1024;
@@ -123,6 +125,30 @@ impl Ground {
             Some(&bytes_per_second.to_string()),
         );
         Ok(service)
+    }
+
+    /// The names of what is in the data directory.
+    pub(crate) async fn files(&self) -> anyhow::Result<String> {
+        let volume = format!("{}:/data:ro", self.run.full("data"));
+        let mut list = Command::new("docker");
+        list.args([
+            "run",
+            "--rm",
+            "--network",
+            "none",
+            "--label",
+            &format!("{LABEL}={}", self.run.name()),
+        ]);
+        list.args([
+            "--entrypoint",
+            "ls",
+            "--volume",
+            &volume,
+            &self.writer()?.image,
+            "-A",
+            "/data",
+        ]);
+        output(&mut list).await
     }
 
     /// Starts a process without waiting for anything.

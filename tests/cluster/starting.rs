@@ -30,7 +30,7 @@ async fn a_process_that_does_not_fit_stops_and_says_why() -> anyhow::Result<()> 
 
     // One after the other: each holds the section of acquisitions for a moment.
     let refused = refusal(&ground, "reader", &ground.reader(Slot::Fixed(1))?, "busy").await?;
-    assert!(refused.to_string().contains("slot"), "{refused}");
+    assert!(reason(&refused).contains("slot"), "{refused}");
     let mut other = ground.reader(Slot::Fixed(2))?;
     other.set(
         "ARKVORY_SHARED_DOWNLOAD_BYTES_PER_SECOND",
@@ -62,7 +62,10 @@ async fn a_process_that_does_not_fit_stops_and_says_why() -> anyhow::Result<()> 
 
 /// docs/spec/leases.md 5.6.2 and docs/spec/cases.md 9.2.5.
 async fn before_the_writer_there_is_nothing(ground: &Ground) -> anyhow::Result<()> {
-    refusal(ground, "reader", &ground.reader(Slot::Auto)?, "").await?;
+    for slot in [Slot::Fixed(1), Slot::Auto] {
+        refusal(ground, "reader", &ground.reader(slot)?, "unavailable").await?;
+    }
+    assert_eq!(ground.files().await?, "", "a reader made something");
     Ok(())
 }
 
@@ -82,9 +85,14 @@ async fn before_the_policy_there_is_no_slot(ground: &Ground) -> anyhow::Result<(
     assert_eq!(standalone.exit_code(Duration::from_secs(1)).await?, 0);
     for slot in [Slot::Fixed(1), Slot::Auto] {
         let refused = refusal(ground, "reader", &ground.reader(slot)?, "conflict").await?;
-        assert!(refused.to_string().contains("polic"), "{refused}");
+        assert!(reason(&refused).contains("policy"), "{refused}");
     }
     Ok(())
+}
+
+/// What the operator reads.
+fn reason(refused: &Value) -> &str {
+    refused["reason"].as_str().unwrap_or_default()
 }
 
 /// A writer that shares with nobody.
