@@ -122,9 +122,10 @@ mod tests {
 
     use serde_json::Value;
 
-    #[test]
-    #[ignore = "run by the next test, as a process of its own"]
-    fn a_process_that_speaks() {
+    /// Tells the test below that it is the process whose lines are read.
+    const CHILD: &str = "TEST_IS_THE_SPEAKING_PROCESS";
+
+    fn speak() {
         let settings = config::Telemetry::default();
         let guard = init(&settings, Uuid::nil(), Arc::new(SystemClock)).unwrap();
         assert!(matches!(
@@ -141,12 +142,15 @@ mod tests {
 
     #[test]
     fn a_process_writes_its_lines_before_it_ends() {
+        if std::env::var_os(CHILD).is_some() {
+            speak();
+            return;
+        }
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let child = child.args([
-            "--ignored",
+        let child = child.env(CHILD, "1").args([
             "--exact",
             "--nocapture",
-            "telemetry::tests::a_process_that_speaks",
+            "telemetry::tests::a_process_writes_its_lines_before_it_ends",
         ]);
         let output = child.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
