@@ -59,7 +59,8 @@ async fn the_database_is_awaited_at_start() {
 #[tokio::test]
 async fn a_missing_database_is_not_awaited() {
     let database = support::database().await;
-    let url = format!("postgres://postgres@{}/arkvory_no_such_database", database.address());
+    let (server, _) = database.url.rsplit_once('/').unwrap();
+    let url = format!("{server}/arkvory_no_such_database");
     let options = Database::new(&url, "api").unwrap();
     let start = SystemClock.now();
     let error = options.open_at_start(&SystemClock).await.unwrap_err();
