@@ -46,6 +46,18 @@ impl Publication {
     }
 }
 
+/// What came of an artifact whose file has its name.
+enum Committed {
+    /// The path holds it, as this revision.
+    Added(i32),
+    /// Somebody else put the same bytes at the path meanwhile; this copy of them is not needed.
+    Held(Current),
+    /// The path had to be new and no longer was.
+    Taken,
+    /// Somebody else put other bytes at the path meanwhile; the artifact has no path.
+    Unnamed,
+}
+
 /// What a path holds after a publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
@@ -105,7 +117,12 @@ impl Publish {
 
         let id = ArtifactId::random();
         let result = self.reserve_and_store(&publication, id, seen.as_ref(), body).await;
-        if result.is_err() {
+        // What a lost race for the path leaves is an artifact by itself (docs/spec/http-api.md 2.7); nothing else stays.
+        let stays = match &result {
+            Ok(published) => published.created,
+            Err(error) => matches!(error, Error::RevisionMismatch),
+        };
+        if !stays {
             self.give_up(id).await;
         }
         result
@@ -150,13 +167,13 @@ impl Publish {
             return Err(Error::Locked);
         }
         let seen = seen.map(|current| current.revision);
-        let revision = self.link_and_commit(&mut session, publication, sealed, id, seen).await;
+        let committed = self.link_and_commit(&mut session, publication, sealed, id, seen).await;
         // The lock ends with the session at the latest; one that fails here is not given back to the pool.
         if within(uploads::unlock(&mut session, id)).await.is_err() {
             drop(session.detach());
         }
-        match revision? {
-            Some(revision) => {
+        match committed? {
+            Committed::Added(revision) => {
                 let current = Current {
                     revision,
                     artifact: id,
@@ -169,8 +186,13 @@ impl Publish {
                     body_read: true,
                 })
             }
-            None if publication.only_new => Err(Error::AlreadyExists),
-            None => Err(Error::RevisionMismatch),
+            Committed::Held(current) => Ok(Published {
+                current,
+                created: false,
+                body_read: true,
+            }),
+            Committed::Taken => Err(Error::AlreadyExists),
+            Committed::Unnamed => Err(Error::RevisionMismatch),
         }
     }
 
@@ -241,7 +263,8 @@ impl Publish {
         sealed: Sealed,
         id: ArtifactId,
         seen: Option<i32>,
-    ) -> Result<Option<i32>, Error> {
+    ) -> Result<Committed, Error> {
+        let (digest, size) = (sealed.digest(), sealed.size());
         match within(uploads::with_equal_bytes(session, sealed.digest(), sealed.size())).await? {
             Some(equal) => {
                 let stored = sealed.publish_as(equal).await?.stored;
@@ -251,37 +274,52 @@ impl Publish {
             }
             None => drop(sealed.publish().await?),
         }
-        self.commit(session, publication, id, seen).await
+        let same = |current: &Current| current.digest == digest && current.size == size;
+        self.commit(session, publication, id, seen, same).await
     }
 
-    /// Makes the artifact readable and the path hold it. `None`: the artifact is there, but the path was changed by
-    /// somebody else.
+    /// Makes the artifact readable and the path hold it. Where somebody was faster with the `same` bytes, or the path had
+    /// to be new, nothing is changed.
     async fn commit(
         &self,
         session: &mut sqlx::PgConnection,
         publication: &Publication,
         id: ArtifactId,
         seen: Option<i32>,
-    ) -> Result<Option<i32>, Error> {
+        same: impl Fn(&Current) -> bool,
+    ) -> Result<Committed, Error> {
         let Publication {
             repository,
             path,
             owner,
+            only_new,
             ..
         } = publication;
-        let committed = within(async {
+        let prepared = within(async {
             let mut transaction = session.begin().await?;
             uploads::publish(&mut transaction, id).await?;
-            let revision = assets::advance(&mut transaction, repository, path, seen, id, owner).await?;
-            Ok((transaction, revision))
+            if let Some(revision) = assets::advance(&mut transaction, repository, path, seen, id, owner).await? {
+                return Ok((transaction, Committed::Added(revision)));
+            }
+            let faster = assets::current(&mut transaction, repository, path).await?;
+            let committed = match faster.filter(|current| same(current)) {
+                _ if *only_new => Committed::Taken,
+                Some(current) => Committed::Held(current),
+                None => Committed::Unnamed,
+            };
+            Ok((transaction, committed))
         });
-        let (transaction, revision) = committed.await?;
+        let (transaction, committed) = prepared.await?;
+        if matches!(committed, Committed::Taken | Committed::Held(_)) {
+            // Dropped, it is rolled back.
+            return Ok(committed);
+        }
         self.right.check()?;
         match within(async { Ok(transaction.commit().await?) }).await {
-            Ok(()) => Ok(revision),
+            Ok(()) => Ok(committed),
             // The answer may be lost and the commit done: the database knows.
             Err(error) => match self.published(id).await {
-                Some(true) => Ok(revision),
+                Some(true) => Ok(committed),
                 _ => Err(error.into()),
             },
         }

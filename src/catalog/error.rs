@@ -81,7 +81,7 @@ pub enum Refusal {
     PolicyAbsent,
     /// The stored policy has other numbers.
     #[error(
-        "ARKVORY_GATEWAY_SLOTS, ARKVORY_SHARED_DOWNLOAD_BYTES_PER_SECOND or ARKVORY_SHARED_DOWNLOAD_BYTES_PER_SECOND_PER_PRINCIPAL differs from the stored policy"
+        "ARKVORY_GATEWAY_SLOTS, ARKVORY_SHARED_DOWNLOAD_BYTES_PER_SECOND or ARKVORY_SHARED_DOWNLOAD_BYTES_PER_SECOND_PER_PRINCIPAL differs from the stored policy; README.md tells under \"Set the limit\" how to change it"
     )]
     PolicyDiffers,
 }

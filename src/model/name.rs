@@ -127,6 +127,9 @@ impl AssetPath {
             if i > 0 {
                 path.push('/');
             }
+            if !is_well_encoded(segment) {
+                return Err(BadName::Path);
+            }
             let segment = percent_encoding::percent_decode_str(segment)
                 .decode_utf8()
                 .map_err(|_| BadName::Path)?;
@@ -149,6 +152,17 @@ impl AssetPath {
         let surplus = last.chars().count().saturating_sub(LONGEST_NAME);
         ArtifactName(last.chars().skip(surplus).collect::<String>().into())
     }
+}
+
+/// Whether each `%` begins an encoded byte.
+fn is_well_encoded(segment: &str) -> bool {
+    let mut parts = segment.split('%');
+    parts.next();
+    parts.all(|part| {
+        part.as_bytes()
+            .get(..2)
+            .is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))
+    })
 }
 
 #[cfg(test)]
@@ -201,7 +215,9 @@ mod tests {
     #[test]
     fn encoded_paths() {
         assert_eq!(AssetPath::from_encoded("a%20b/v1%2E0").unwrap().as_str(), "a b/v1.0");
-        for bad in ["C%3A/b", "a%5Cb", "a%2Fb", "%2e%2e/a", "a/%2E", "a%00", "%ff", "a//b"] {
+        for bad in [
+            "a%zz", "a%2", "%", "C%3A/b", "a%5Cb", "a%2Fb", "%2e%2e/a", "a/%2E", "a%00", "%ff", "a//b",
+        ] {
             assert_eq!(AssetPath::from_encoded(bad), Err(BadName::Path), "{bad}");
         }
     }

@@ -346,8 +346,9 @@ async fn of_two_writers_of_one_path_one_wins() {
         assert_eq!(answers[0].status, 201);
         answers[1].expect(409, "conflict", reason);
         assert!(stored(&writer, path).await.body == bodies[0]);
-        // The loser's bytes stay, as an artifact that no path names.
-        assert_eq!(site.uploads("available").await, artifacts + 2);
+        // The loser's bytes stay, as an artifact that no path names; but not where the path had to be new.
+        let kept = if more == star { 1 } else { 2 };
+        assert_eq!(site.uploads("available").await, artifacts + kept);
         assert!(site.is_clean().await);
     }
     // With nothing to hold them in step, each of many either follows the others or is told.
@@ -778,4 +779,70 @@ async fn uploads_run_side_by_side() {
         assert!(stored(&writer, path).await.body == bytes);
     }
     assert!(site.is_clean().await);
+}
+
+/// Twenty CI jobs that publish the same build: nobody is told of a conflict, and nothing of the losers stays.
+#[tokio::test]
+async fn equal_bytes_at_once_are_no_conflict() {
+    let site = Site::new().await;
+    let writer = site.writer().start().await;
+    let bytes = noise(31, 300_000);
+    for (path, with_digest) in [("same/plain", false), ("same/declared", true)] {
+        let ask = || {
+            if with_digest {
+                declared(put(&writer, path), &bytes)
+            } else {
+                put(&writer, path).body(bytes.clone())
+            }
+        };
+        let answers = futures_util::future::join_all((0..20).map(|_| ask().answer())).await;
+        let ids: std::collections::BTreeSet<String> = answers
+            .iter()
+            .map(|answer| published(answer, answer.status, path, 1, &bytes))
+            .collect();
+        assert_eq!(ids.len(), 1, "all are told of the same artifact");
+        assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
+        assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 201)));
+    }
+    eventually(SOON, "the losers' copies are gone", async || {
+        site.uploads("available").await == 2 && site.blobs().len() == 2 && site.staged().is_empty()
+    })
+    .await;
+    assert_eq!(site.reserved_bytes().await, 600_000);
+}
+
+#[tokio::test]
+async fn a_lost_race_for_a_new_path_leaves_nothing() {
+    let site = Site::new().await;
+    let writer = site.writer().start().await;
+    let asks = (0..8).map(|i| {
+        put(&writer, "new")
+            .header("If-None-Match", "*")
+            .body(noise(i, 200_000))
+            .answer()
+    });
+    let answers = futures_util::future::join_all(asks).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
+    for answer in answers.iter().filter(|answer| answer.status != 201) {
+        answer.expect(409, "conflict", "already_exists");
+    }
+    eventually(SOON, "the losers' bytes are gone", async || {
+        site.uploads("available").await == 1 && site.blobs().len() == 1 && site.staged().is_empty()
+    })
+    .await;
+    assert_eq!(site.reserved_bytes().await, 200_000);
+}
+
+/// curl's `-C` with `-T` sends the rest of a file: published, it would be a truncated artifact.
+#[tokio::test]
+async fn a_part_is_not_taken_for_the_file() {
+    let site = Site::new().await;
+    let writer = site.writer().start().await;
+    let answer = put(&writer, "part")
+        .header("Content-Range", "bytes 3-8/9")
+        .body(b"second".to_vec())
+        .answer()
+        .await;
+    answer.expect_invalid("Content-Range", "invalid");
+    assert_eq!(stored(&writer, "part").await.status, 404);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, IF_NONE_MATCH};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, HeaderName, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 
 use super::extract::Inside;
@@ -60,6 +60,14 @@ pub(super) async fn put(
 async fn publish(app: &App, inside: Inside, headers: &HeaderMap, uri: &Uri, body: Body) -> Result<Response, Problem> {
     inside.caller.require(Permission::Write, &inside.repository)?;
     let path = path(uri)?;
+    if headers.contains_key(CONTENT_RANGE) {
+        // A part would become the whole file (RFC 9110, 14.4).
+        return Err(Problem::invalid(
+            "Content-Range",
+            "invalid",
+            "a single PUT can't be resumed: send the whole file",
+        ));
+    }
     let publication = Publication {
         repository: inside.repository,
         path: path.clone(),
