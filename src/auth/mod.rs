@@ -42,9 +42,17 @@ impl Classify for Refusal {
     }
 }
 
-/// Takes the secret out of an `Authorization` value. Only `Bearer` is a credential here (docs/spec/http-api.md 2.1).
-pub fn bearer(authorization: Option<&[u8]>) -> Result<&str, Refusal> {
-    let value = std::str::from_utf8(authorization.ok_or(Refusal::Missing)?).map_err(|_| Refusal::Invalid)?;
+/// Takes the secret out of the `Authorization` values of a request. Only `Bearer` is a credential here
+/// (docs/spec/http-api.md 2.1), and with two values it is not clear who asks.
+///
+/// Fails with [`Refusal::Missing`] when there is none, otherwise with [`Refusal::Invalid`].
+pub fn bearer<'a>(authorization: impl IntoIterator<Item = &'a [u8]>) -> Result<&'a str, Refusal> {
+    let mut values = authorization.into_iter();
+    let value = values.next().ok_or(Refusal::Missing)?;
+    if values.next().is_some() {
+        return Err(Refusal::Invalid);
+    }
+    let value = std::str::from_utf8(value).map_err(|_| Refusal::Invalid)?;
     let (scheme, secret) = value.split_once(' ').ok_or(Refusal::Invalid)?;
     let secret = secret.trim_matches(' ');
     let well_formed = scheme.eq_ignore_ascii_case("bearer")
@@ -63,6 +71,12 @@ mod tests {
         assert_eq!(bearer(Some(format!("Bearer {secret}").as_bytes())), Ok(&*secret));
         assert_eq!(bearer(Some(format!("bearer  {secret}").as_bytes())), Ok(&*secret));
         assert_eq!(bearer(None), Err(Refusal::Missing));
+        let good = format!("Bearer {secret}");
+        assert_eq!(
+            bearer([good.as_bytes(), good.as_bytes()]),
+            Err(Refusal::Invalid),
+            "two credentials"
+        );
         for bad in [
             String::new(),
             "Bearer".into(),
@@ -75,6 +89,6 @@ mod tests {
         ] {
             assert_eq!(bearer(Some(bad.as_bytes())), Err(Refusal::Invalid), "{bad}");
         }
-        assert_eq!(bearer(Some(b"Bearer \xff")), Err(Refusal::Invalid));
+        assert_eq!(bearer(Some(&b"Bearer \xff"[..])), Err(Refusal::Invalid));
     }
 }

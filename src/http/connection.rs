@@ -218,3 +218,24 @@ impl AsyncWrite for Socket {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+
+    /// The clock runs on by itself where nothing else can happen.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let mut socket = Socket::new(stream, peer);
+        let began = tokio::time::Instant::now();
+        let error = socket.write_all(&vec![0; 64 * 1024 * 1024]).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+        assert!(began.elapsed() >= STALLED, "{:?}", began.elapsed());
+        drop(client);
+    }
+}

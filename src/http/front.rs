@@ -203,14 +203,11 @@ impl Front {
             return Err(Problem::lost().closing_unread(&request));
         }
         // 10
-        let mut authorization = request.headers().get_all(AUTHORIZATION).iter();
-        let (first, second) = (authorization.next(), authorization.next());
-        // With two credentials it is not clear who asks.
-        let authorization = if second.is_some() {
-            Some(&b""[..])
-        } else {
-            first.map(HeaderValue::as_bytes)
-        };
+        let authorization = request
+            .headers()
+            .get_all(AUTHORIZATION)
+            .iter()
+            .map(HeaderValue::as_bytes);
         let caller = auth::bearer(authorization).and_then(|secret| app.keys.identify(secret));
         let caller = caller.map_err(|refusal| Problem::from_error(&refusal).closing_unread(&request))?;
         *principal = Some(caller.clone());
@@ -265,9 +262,7 @@ impl Front {
             })
         })
     }
-}
 
-impl Front {
     /// What is done with a request when it is over.
     fn record(&self, asked: Asked, status: StatusCode, principal: Option<Arc<Caller>>) -> Record {
         let app = self.app.clone();
